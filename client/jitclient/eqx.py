@@ -60,7 +60,7 @@ def filter_jit(fun: Any = None, *, donate: str = "none", deps: Iterable[Any] | N
         ... def step(model, state, x): ...
     """
     if donate not in _DONATED:
-        raise ValueError(f"filter_jit(..., donate={donate!r}): it must be one of {', '.join(map(repr, _DONATED))}")
+        raise ValueError(f"filter_jit: donate must be one of {', '.join(map(repr, _DONATED))}; got {donate!r}")
     if fun is None:
         return functools.partial(filter_jit, donate=donate, deps=deps)
     kind = _FilterJitted if jax.tree_util.all_leaves([fun]) else _FilterJittedModule
@@ -87,9 +87,9 @@ class _FilterJitted(Generic[P, R]):
             with _quiet() if self._donate.startswith("all") else contextlib.nullcontext():
                 return self._jitted(*given)  # type: ignore[no-any-return]
         except jax.errors.JaxRuntimeError as error:
-            _, found, told = str(error).rpartition("_EquinoxRuntimeError: ")
+            _, found, message = str(error).rpartition("_EquinoxRuntimeError: ")
             if found:
-                raise equinox.EquinoxRuntimeError(told.partition(_END_OF_MESSAGE)[0]) from None
+                raise equinox.EquinoxRuntimeError(message.partition(_END_OF_MESSAGE)[0]) from None
             raise
 
     def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:

@@ -90,7 +90,7 @@ class Incompatible(DaemonError):  # noqa: N818
     def with_devices(cls, needed: int, found: int) -> "Incompatible":
         """Return the error for a daemon that has too few devices."""
         return cls(
-            f"{needed} devices are needed, and the daemon has {found}: use a smaller mesh, or a daemon with more (on "
+            f"{needed} devices are needed, and the daemon has {found}. Use a smaller mesh, or a daemon with more (on "
             "the CPU: XLA_FLAGS=--xla_force_host_platform_device_count=N for both sides)"
         )
 

@@ -101,7 +101,7 @@ def serve(address: str | None, **options: Any) -> None:
     where = Address.parse(address) if address else local_address()
     # On failure, clients do not wait for this daemon; if the address is unusable, `HeldAddress` reports the reason.
     with contextlib.suppress(DaemonUnavailable, OSError):
-        launch.keep_start(where)
+        launch.hold_start_lock(where)
     prepare_process()
     shorten_switch_interval()
     raise_open_file_limit()

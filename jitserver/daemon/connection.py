@@ -85,7 +85,7 @@ class DaemonConnection(WireConnection):
         self._answer = answer
         self._answer_plain = plain
         super().__init__(service, WireChannel(WireStream(sock)))
-        self._channel.largest = FIRST_FRAME_BYTES
+        self._channel.max_frame_bytes = FIRST_FRAME_BYTES
         self.lends = pool.lends and self.can_share()
         self._run_channel = RunChannel(self._channel, Lent(pool), self.report_phase)
 
@@ -118,7 +118,7 @@ class DaemonConnection(WireConnection):
     def _serve_plain(self, session: Session) -> None:
         """Serve until the connection closes; answer plain Runs with as few function calls as possible."""
         channel = self._channel
-        channel.largest = MAX_FRAME_BYTES
+        channel.max_frame_bytes = MAX_FRAME_BYTES
         serial.set_client(session)
         while not self._closed:
             data = channel.recv_at_once()
@@ -161,7 +161,7 @@ class DaemonConnection(WireConnection):
             self._on_run(self.session, self.order, _decode(body))
         elif kind == LEASE and self.lends:
             leased, fd = self._run_channel.lent.lease(decoded(body, Lease).nbytes)
-            self._channel.send(bytes((LEASED,)) + _encode(leased), descriptor=fd)
+            self._channel.send(bytes((LEASED,)) + _encode(leased), fd=fd)
         elif kind == RETURN:
             self._run_channel.lent.take_back(decoded(body, Return))
         elif kind == CALLED_BACK:

@@ -17,7 +17,7 @@ from jitclient.core.threads import Thread
 from jitclient.errors import AddressTaken, SettingsError
 from jitclient.session import launch
 from jitclient.session import process as client_process
-from jitclient.wire.address import runtime_folder
+from jitclient.wire.address import runtime_directory
 from jitclient.wire.messages import Run
 from jitserver.daemon import plain_runs, runs
 from jitserver.daemon.address_lock import HeldAddress
@@ -138,7 +138,7 @@ class Daemon:
         self._listener = Listener(self._service, answer, plain, sessions, listener, self._service.pool, max_connections)
         self._service.connections = self._listener.heartbeat.connections
         self._listener.start()
-        launch.let_start()
+        launch.release_start_lock()
         log.info("serving at %s (pid %d)", self._service.address, os.getpid())
         if self.options.prewarm:
             try:
@@ -192,7 +192,7 @@ class Daemon:
         if self._restarts and self._held_address.is_ours:
             with _logged("the start lock"):
                 # Clients then wait for this daemon to start again, and start no other daemon.
-                launch.keep_start(self.options.address)
+                launch.hold_start_lock(self.options.address)
         with _logged("the listener"):
             # Freeze first, so that clients that can still connect begin no Run.
             self._freeze()
@@ -342,7 +342,7 @@ def _checkpoint(address: str) -> Checkpoint | None:
 
 def _created_journal() -> Journal:
     try:
-        return Journal.create(runtime_folder(), directories.environment_directory())
+        return Journal.create(runtime_directory(), directories.environment_directory())
     except (OSError, SettingsError) as error:
         log.warning("crash journal: cannot be created (%s). Crashes of this daemon cause no strikes.", error)
         return Journal()

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from jitclient.wire.array_transport import HostArray, inline_most
+from jitclient.wire.array_transport import HostArray, inline_limit
 from jitclient.wire.messages import Done, Run
 from jitserver.daemon import runs
 from jitserver.daemon.arrays.placeholders import Failed
@@ -130,14 +130,14 @@ def answer(
         for handle in run.drop:
             session.arrays.pop(handle, None)
         attachments: list[HostArray] = []
-        inline_limit = inline_most(len(run.fetch))
+        max_inline = inline_limit(len(run.fetch))
         for handle in run.fetch:
             try:
                 view = memoryview(session.arrays[handle])
             # Absent, failed, deleted, on a GPU, or of a dtype that only JAX has.
             except (KeyError, TypeError, BufferError):
                 view = None
-            if view is None or view.nbytes > inline_limit:
+            if view is None or view.nbytes > max_inline:
                 done.values.append(runs.fetch(engine, session, handle, attachments, len(run.fetch)))
             else:
                 done.values.append(view.tobytes())

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from jitclient.errors import ProtocolError
-from jitclient.wire.array_transport import HostArray, allocate, inline_most, pack, unpack_value
+from jitclient.wire.array_transport import HostArray, allocate, inline_limit, pack, unpack_value
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.encoding import decoded
 from jitclient.wire.messages import CALLBACK, CALLED_BACK, RETURN, Callback, CalledBack, Return, Slot, Spec
@@ -63,9 +63,9 @@ class RunChannel:
             ProtocolError: the client sent something other than the answer.
         """
         attachments: list[HostArray] = []
-        inline_limit = inline_most(len(arguments))
+        max_inline = inline_limit(len(arguments))
         specs = [Spec(array.shape, str(array.dtype)) for array in arguments]
-        given = [pack(array, attachments, inline_limit) for array in arguments]
+        given = [pack(array, attachments, max_inline) for array in arguments]
         with self._lock:
             self._called += 1
             message = Callback(self._called, number, specs, given)

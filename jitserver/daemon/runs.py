@@ -6,7 +6,7 @@ import msgspec
 
 from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, DaemonLost, ProtocolError
 from jitclient.wire import labels
-from jitclient.wire.array_transport import HostArray, inline_most, nbytes_of, pack
+from jitclient.wire.array_transport import HostArray, inline_limit, nbytes_of, pack
 from jitclient.wire.messages import Attached, Call, Done, Failure, Put, Run, Spec
 from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.connection import Answered
@@ -46,8 +46,8 @@ def answer(engine: Engine, session: Session, run: Run, channel: RunChannel, drai
     done.values = [fetch(engine, session, handle, attachments, len(run.fetch)) for handle in run.fetch]
     if run.block:
         engine.release_host_buffers()
-        done.back = channel.lent.release_arguments(run.block)
-    into = run.into or (run.block if done.back else 0)
+        done.returns_block = channel.lent.release_arguments(run.block)
+    into = run.into or (run.block if done.returns_block else 0)
     if into and attachments and channel.lent.fill(into, attachments):
         done.shared, attachments = True, []
     return Answered(_encode(done), attachments)
@@ -176,7 +176,9 @@ class _Call:
         else:
             session.keep(call.results, results)
             # As in JAX, a donated array stays valid if the program could not use it.
-            done.taken += [(call.results, position) for position in program.donated if leaves[position].is_deleted()]
+            done.used_donations += [
+                (call.results, position) for position in program.donated if leaves[position].is_deleted()
+            ]
 
     def _check_budget(self) -> None:
         """Raise ArrayBudgetExceeded if the budget has no room for the results, less the donated arrays."""
@@ -237,7 +239,7 @@ def fetch(
 ) -> bytes | Attached | Failure:
     """Return the value of an array, one of `count` in a message, or its failure."""
     try:
-        return pack(engine.to_host(session.array(handle)), attachments, inline_most(count))
+        return pack(engine.to_host(session.array(handle)), attachments, inline_limit(count))
     except Failed as error:
         return error.failure
     except Exception as error:

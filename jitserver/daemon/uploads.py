@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from jitclient.core.digests import digest
 from jitclient.errors import DaemonUnavailable, ProtocolError
-from jitclient.wire.messages import MOST_CAPTURE_BYTES, Upload
+from jitclient.wire.messages import MAX_CAPTURE_BYTES, Upload
 
 
 class UploadLimit:
     """Limit on the total bytes of all captures that a daemon is receiving or making programs from. Thread-safe."""
 
-    def __init__(self, max_bytes: int = 2 * MOST_CAPTURE_BYTES) -> None:
+    def __init__(self, max_bytes: int = 2 * MAX_CAPTURE_BYTES) -> None:
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._reserved = 0
@@ -43,7 +43,7 @@ _upload_limit = UploadLimit()
 class Incoming:
     """The upload of one connection: one capture at a time, of at most `max_bytes` bytes."""
 
-    def __init__(self, max_bytes: int = MOST_CAPTURE_BYTES, limit: UploadLimit = _upload_limit) -> None:
+    def __init__(self, max_bytes: int = MAX_CAPTURE_BYTES, limit: UploadLimit = _upload_limit) -> None:
         self._upload_limit = limit
         self._max_bytes = max_bytes
         self._key = ""

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from jitclient.capture.ambient import world
+from jitclient.capture.ambient import audit
 from jitclient.wire.explaining import Explain, Explained
 from jitclient.wire.messages import Inspected
 from jitserver.programs import context, inspection, keys
@@ -41,7 +41,7 @@ class Engine:
         self.journal = journal or Journal()
         self.programs = Programs(counters, cache, self.journal)
         self._thread_state = self.journal.thread_state
-        world.watch()
+        audit.install_hook()
         output.watch()
         context.start_backend()  # now, rather than during the first call
         context.start_thread()  # for this thread, which saves arrays at shutdown

@@ -34,7 +34,7 @@ def failure_of(error: BaseException, loaded: Loaded | None = None, depth: int = 
         loaded: the capture; its objects are sent as references.
         depth: the number of exceptions that this one is a cause of.
     """
-    ref = loaded.index_of if loaded is not None else values.nowhere
+    ref = loaded.index_of if loaded is not None else values.no_ref
     text, cause = text_of(error), error.__cause__
     return Failure(
         types=tuple(values.encode_class(cls, ref) for cls in type(error).__mro__ if issubclass(cls, BaseException)),

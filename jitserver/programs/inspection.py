@@ -23,7 +23,7 @@ def info_of(key: str, request: Prepare, built: Program) -> EntryInfo:
         name=request.name,
         where=request.where,
         label=labels.of_call(request.name, signature.leaves),
-        signature=labels.of_call(request.name, signature.leaves, most=len(signature.leaves)),
+        signature=labels.of_call(request.name, signature.leaves, max_labels=len(signature.leaves)),
         options=_options_text(signature),
         context={
             **context.of_process(),

@@ -12,14 +12,14 @@ from jax import export
 
 from jitclient.capture.codec import values
 from jitclient.capture.load import Loaded, load
-from jitclient.capture.results.writer import Made
+from jitclient.capture.results.writer import TraceObjects
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.jaxside import tree
 from jitclient.jaxside.avals import abstract
 from jitclient.jaxside.callbacks import functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
-from jitclient.jaxside.foreign import refuse_unknown
-from jitclient.jaxside.leaked import refuse_used
+from jitclient.jaxside.ffi import raise_if_unknown
+from jitclient.jaxside.leaked_tracers import raise_if_used
 from jitclient.jaxside.over_leaves import OverLeaves
 from jitclient.wire.array_transport import host_form, nbytes_of
 from jitclient.wire.messages import Evidence, Lookup, Signature, Slot, Spec, Traced
@@ -128,7 +128,7 @@ class _Unloaded:
 
 def loaded_for(lookup: Lookup, payload: bytes) -> Loaded:
     """Load a capture under the settings of its caller, because loading may run user code."""
-    with context.entered(_settings(lookup.signature, values.nothing)):
+    with context.entered(_settings(lookup.signature, values.no_deref)):
         return load(payload, lookup.locations)
 
 
@@ -150,7 +150,7 @@ def from_capture(
     """
     over_leaves = _over_leaves(loaded, signature, name)
     built = _build(over_leaves.function, signature, report_phase, loaded, lambda: over_leaves.out_tree, compared)
-    made = Made(loaded)
+    made = TraceObjects(loaded)
     built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of, made.add)
     built.made = made.to_bytes()
     return built
@@ -160,7 +160,7 @@ def _described(loaded: Loaded | None, functions: Sequence[callbacks.Function]) -
     """Return the encoded callbacks, from which clients rebuild them; empty for a program that a client traced."""
     if loaded is None:
         return b""
-    made = Made(loaded)
+    made = TraceObjects(loaded)
     for function in functions:
         made.add(function)
     try:
@@ -234,9 +234,9 @@ def _lowered(
     jitted = placement.jitted(function, signature, options)
     with lock.traces.taken(), _timed(seconds, "trace", report_phase, "tracing"), ambient.refused():
         traced = jitted.trace(*map(abstract, signature.leaves))
-        refuse_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
+        raise_if_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
     callbacks.check_effects(traced.jaxpr)
-    refuse_unknown(traced.jaxpr, jax.default_backend())
+    raise_if_unknown(traced.jaxpr, jax.default_backend())
     with _timed(seconds, "lower", report_phase, "lowering"):
         lowered = placement.lowered(traced, function.__name__, signature, options, out_tree(), deref)
     return traced, lowered
@@ -251,7 +251,7 @@ def _build(
     compared: bool = False,
 ) -> Program:
     seconds: dict[str, float] = {}
-    deref = values.nothing if loaded is None else loaded.object_at
+    deref = values.no_deref if loaded is None else loaded.object_at
     settings = _settings(signature, deref)
     with context.entered(settings), output.withheld():
         traced, lowered = _lowered(function, signature, deref, report_phase, out_tree, seconds)

@@ -146,7 +146,7 @@ class Programs:
         self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase
     ) -> tuple[Entry, bool]:
         settled = self.cache.memory.get(key.under(Manifest()).text)  # since the client's look-up
-        if settled is not None and not request.anew:
+        if settled is not None and not request.force_trace:
             _check_lookup(settled, request.lookup)
             return settled, False
         with self._lock:

@@ -67,7 +67,7 @@ def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
     same = {name: getattr(decoded, name) for name in Facts.__struct_fields__ if name != "settings"}
     return Program(
         run=run,
-        settings=tuple((name, values.decode(value, values.nothing)) for name, value in decoded.settings),
+        settings=tuple((name, values.decode(value, values.no_deref)) for name, value in decoded.settings),
         is_found=True,
         **same,
     )

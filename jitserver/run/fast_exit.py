@@ -10,7 +10,7 @@ import contextlib
 import ctypes
 import sys
 
-from jitclient.capture.user_code.installed import OURS, package_of
+from jitclient.capture.user_code.installed import OWN_PACKAGES, package_of
 
 _exempt: set[str] = set()
 
@@ -23,7 +23,7 @@ def register() -> None:
 def exempt_loaded_modules() -> None:
     """Mark the modules of installed packages that are loaded now as not to be cleared."""
     tops = {name.partition(".")[0] for name in sys.modules}
-    packages = {top for top in tops if top in OURS or package_of(top) is not None}
+    packages = {top for top in tops if top in OWN_PACKAGES or package_of(top) is not None}
     _exempt.update(name for name in sys.modules if name.partition(".")[0] in packages)
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from jitclient.core.notices import say
+from jitclient.core.notices import print_notice
 from jitclient.errors import DaemonError, SettingsError
 from jitserver.run import fd_passing, fingerprint, helper_address
 from jitserver.run.relay import Relay
@@ -45,7 +45,7 @@ def run(command: Command) -> None:
     """Run a program as its own process would, and exit as the program does. Returns only for a prompt (`python -i`)."""
     reason = _run_in_helper(command)
     if command.verbose:
-        say(f"the program runs in a fresh process: {reason}")
+        print_notice(f"the program runs in a fresh process: {reason}")
     from jitserver.run import program
 
     if not sys.flags.safe_path:

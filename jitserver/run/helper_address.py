@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jitclient.wire.address import Address, peer, runtime_folder
+from jitclient.wire.address import Address, peer, runtime_directory
 from jitserver.run import fingerprint
 
 _PROGRAM = (
@@ -27,7 +27,7 @@ def of_key(key: str) -> Address:
     Raises:
         OSError: there is no directory that only this user can enter.
     """
-    return Address(runtime_folder() / f"run-{key}.sock")
+    return Address(runtime_directory() / f"run-{key}.sock")
 
 
 def connect(address: Address) -> socket.socket:

@@ -143,20 +143,20 @@ def _note() -> None:
 
 
 def _new_modules() -> list[str]:
-    from jitclient.capture.user_code.installed import OURS, package_of
+    from jitclient.capture.user_code.installed import OWN_PACKAGES, package_of
 
     new = [name for name in list(sys.modules) if name not in _known]
     packages = {
         top
         for top in {name.partition(".")[0] for name in new}
-        if (top in OURS and top != __package__.partition(".")[0]) or package_of(top) is not None
+        if (top in OWN_PACKAGES and top != __package__.partition(".")[0]) or package_of(top) is not None
     }
     return [name for name in new if name.partition(".")[0] in packages]
 
 
 def _new_operations() -> list[str]:
     reuse = sys.modules.get("jitclient.jaxside.operations.reuse")
-    recipes = [recipe.hex() for recipe in list(reuse.noted)] if reuse else []
+    recipes = [recipe.hex() for recipe in list(reuse.traced_recipes)] if reuse else []
     return [recipe for recipe in recipes if recipe not in _known]
 
 

@@ -18,7 +18,7 @@ def run(command: Command, interpreter: str) -> None:
     Raises:
         SystemExit: the process must exit.
     """
-    from jitclient.api import as_main
+    from jitclient.api import run_as_main
 
     history.note_at_exit()
     if command.report:
@@ -33,7 +33,7 @@ def run(command: Command, interpreter: str) -> None:
         compilations.keep()
     option = ["-m"] if command.is_module else []
     sys.orig_argv = [interpreter, *option, command.name, *command.arguments]
-    start = as_main.run_module if command.is_module else as_main.run_script
+    start = run_as_main.run_module if command.is_module else run_as_main.run_script
     status = start(command.name, command.arguments)
     if status and getattr(sys, "last_type", None) is KeyboardInterrupt:
         status = _interrupted()

@@ -4,7 +4,7 @@ import contextlib
 import sys
 
 from jitclient.api.switch import modules_of_the_program
-from jitclient.capture.ambient.patches import LOOKED_THROUGH, look_through
+from jitclient.capture.ambient.patches import SEARCHED_PACKAGES, find_patches
 from jitclient.capture.user_code.installed import is_user_module
 from jitclient.capture.user_code.names import constant_home
 
@@ -16,6 +16,6 @@ def fill() -> None:
         for name in list(sys.modules):
             is_user_module(name)
         constant_home(object())
-        for package in LOOKED_THROUGH:
-            look_through(package)
+        for package in SEARCHED_PACKAGES:
+            find_patches(package)
         modules_of_the_program()

@@ -10,7 +10,7 @@ from pathlib import Path
 import platformdirs
 
 from jitclient.core.settings import settings
-from jitclient.wire.address import environment_digest, private_folder, runtime_folder, user_name
+from jitclient.wire.address import environment_digest, private_directory, runtime_directory, user_name
 
 # The directory that `CacheDirectory=` selects in the system units.
 _SYSTEM_ROOT = Path("/var/cache/jitserver")
@@ -23,7 +23,7 @@ def environment_directory() -> Path:
         SettingsError: a directory belongs to a different user.
         OSError: the directory cannot be created.
     """
-    return private_folder(private_folder(cache_root()) / environment_digest())
+    return private_directory(private_directory(cache_root()) / environment_digest())
 
 
 def xla_cache_directory(directory: Path) -> Path:
@@ -67,4 +67,4 @@ def cache_root() -> Path:
         return Path(given or platformdirs.user_cache_dir("jitserver", appauthor=False))
     # This user has no home directory.
     except RuntimeError:
-        return runtime_folder() / "cache"
+        return runtime_directory() / "cache"

@@ -15,7 +15,16 @@ from collections.abc import Sequence
 from jitclient.errors import ProtocolError
 from jitclient.wire.array_transport import HostArray
 from jitclient.wire.messages import Leased, Return
-from jitclient.wire.shared_memory import MOST_LENT, OwnBlock, Reader, best, capacity_for, lay, possible, room_for
+from jitclient.wire.shared_memory import (
+    MAX_LENT_BLOCKS,
+    OwnBlock,
+    Reader,
+    capacity_for,
+    copy_into,
+    possible,
+    room_for,
+    smallest_fitting,
+)
 from jitserver.system import memory_limits
 
 IDLE_SECONDS = 300.0
@@ -51,7 +60,7 @@ class Pool:
         capacity = capacity_for(nbytes)
         self._settle()
         with self._lock:
-            block = best(self._free, nbytes)
+            block = smallest_fitting(self._free, nbytes)
             if block is not None:
                 self._free.remove(block)
                 self.lent_bytes += block.capacity
@@ -133,11 +142,11 @@ class Lent:
         Returns:
             The reply, and the file descriptor to send with it; an empty reply and None if no block is available.
         """
-        block = self._pool.take(nbytes) if nbytes > 0 and len(self._blocks) < MOST_LENT else None
+        block = self._pool.take(nbytes) if nbytes > 0 and len(self._blocks) < MAX_LENT_BLOCKS else None
         if block is None:
             return Leased(), None
         self._blocks[block.number] = block
-        return Leased(block.number, block.capacity), block.descriptor
+        return Leased(block.number, block.capacity), block.fd
 
     def take_back(self, message: Return) -> None:
         """Take back the blocks that the client frees or retires."""
@@ -158,7 +167,7 @@ class Lent:
         block = self._blocks[number] = self._remove_lent(number)  # stays lent to the client
         if room_for([array.nbytes for array in arrays]) > block.capacity:
             return False
-        lay(block, arrays)
+        copy_into(block, arrays)
         return True
 
     def release_arguments(self, number: int) -> bool:

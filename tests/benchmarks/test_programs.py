@@ -104,7 +104,7 @@ def test_verdicts(tmp_path: Path) -> None:
     assert found["drawn"]["wrong"] == ["figure 1, axes 0, 0: up to 1 apart, of 2"]
     (reason,) = found["local"]["local"]
     assert reason.startswith("shown: ")
-    assert "its callbacks stay" in reason
+    assert "the callbacks stay" in reason
     assert found["cold"]["counts"]["client_traces"] == 1
     assert "hashed" in found["cold"]["why"][0]
     assert found["elsewhere"]["why"] == ["nothing of it ran on the daemon"]

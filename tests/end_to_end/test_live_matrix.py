@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ..jitclient.codec.test_matrix import EDITS, KINDS, NONE, write_kinds
+from ..jitclient.capture.test_matrix import EDITS, KINDS, NONE, write_kinds
 
 HERE = Path(__file__).parent
 
@@ -21,8 +21,8 @@ TRACED_IN_THE_CLIENT = {
     "global_containers": "a set in a dictionary, of which bytecode does not show who reads it",
     "set_of_functions": "the order of addresses",
     "weak_containers": "the order of addresses",
-    "lru_cached": "its trace fills a cache",
-    "nnx_jit_inside": "its trace on the daemon raised",
+    "lru_cached": "the trace fills a cache",
+    "nnx_jit_inside": "the trace on the daemon raised",
 }
 """Kind -> why."""
 

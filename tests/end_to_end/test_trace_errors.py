@@ -46,7 +46,7 @@ def test_a_function_that_only_its_own_process_can_trace_is_traced_there(
         after_second = counts(address)
     assert first == second == [6.0, 6.0]
     assert len(warned) == 1
-    assert "only_here is traced in each process: its trace on the daemon raised PicklingError" in warned[0]
+    assert "only_here is traced in each process: the trace on the daemon raised PicklingError" in warned[0]
     assert not silent, "the daemon remembers it"
     assert after_first["traces"] == after_second["traces"] == 1, "it was tried once on the daemon"
     assert after_second["compiles"] == 1, "the program is shared"

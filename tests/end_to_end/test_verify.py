@@ -83,7 +83,7 @@ def test_a_new_program_that_differs_is_no_ones(run: Any, other_seed: int) -> Non
     ours, plain, said = run(other_seed, "new")
     assert ours == plain
     [text] = said["place"]
-    assert "place is traced in each process: the daemon traces another program" in text
+    assert "place is traced in each process: the daemon's trace differs" in text
     assert "stablehlo.constant dense<1.0" in text
     assert "stablehlo.constant dense<0.0" in text
     assert "'numpy.cos' here and 'numpy.sin' on the daemon" in said["called"][0]
@@ -102,7 +102,7 @@ def test_always_finds_a_program_that_is_not_the_own_one(run: Any, other_seed: in
     ours, expected, said = run(other_seed, "always")
     for name in ("place", "called"):
         assert "ProgramsDiffer" in ours[name]
-        assert f"`jitserver cache rm {name}` removes the program" in ours[name]
+        assert f"Run `jitserver cache rm {name}` to remove the program" in ours[name]
     for name in ("another_order", "harmless"):
         assert ours[name] == expected[name], "the order of a trace does not count"
     assert not any(said.values())

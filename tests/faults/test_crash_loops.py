@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient.wire.address import runtime_folder
+from jitclient.wire.address import runtime_directory
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.strikes import Strikes, Work
 
@@ -60,7 +60,7 @@ FUNCTIONS = """
     def calls_back(x):
         def ends(x):
             from jitclient.session import process
-            if not process.session().is_aside:  # it runs in this process
+            if not process.session().is_yielded:  # it runs in this process
                 return x
             pid = ask(settings(), Verb.STATUS, None, Status).pid
             ended = os.pidfd_open(pid)
@@ -140,7 +140,7 @@ def suspects(short_path: Path) -> Callable[[], dict[str, list[str]]]:
 
 
 def journals() -> list[Path]:
-    return list(runtime_folder().glob("*.journal"))
+    return list(runtime_directory().glob("*.journal"))
 
 
 @jitclient.jit

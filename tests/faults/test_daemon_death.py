@@ -189,18 +189,18 @@ def test_a_daemon_that_hangs_is_given_up_and_asked_again_later(
         monkeypatch.setattr("jitclient.session.session._GOODBYE_SECONDS", 0.3)
         stop(daemon, until)
         try:
-            with pytest.raises(errors.DaemonUnavailable, match="said nothing"):
+            with pytest.raises(errors.DaemonUnavailable, match="has sent nothing"):
                 add(np.float32(1))
             with monkeypatch.context() as patch:
                 patch.setattr("jitclient.session.handshake.reach", None)  # it is not asked again for a while
                 for _ in range(3):
-                    with pytest.raises(errors.DaemonUnavailable, match="said nothing"):
+                    with pytest.raises(errors.DaemonUnavailable, match="has sent nothing"):
                         add(np.float32(1))
-                with pytest.raises(errors.DaemonUnavailable, match="said nothing"):
+                with pytest.raises(errors.DaemonUnavailable, match="has sent nothing"):
                     np.asarray(big)
         finally:
             daemon.process.send_signal(signal.SIGCONT)
-        session._finder._until = 0.0  # the while is over
+        session._finder._retry_at = 0.0  # the while is over
         session._finder._patience = 60.0  # a second may be too short on a busy machine
         assert np.asarray(big)[0, 0] == 1  # it woke up in time, and the session with it
         assert np.asarray(add(np.ones((300, 300), np.float32)))[0, 0] == 2
@@ -224,7 +224,7 @@ def test_calls_run_in_the_process_while_the_daemon_hangs(serve: Any, start_clien
             client.says(str([n + 1.0 for n in range(50)]))
         finally:
             daemon.process.send_signal(signal.SIGCONT)
-        assert client.ends().count("runs in this process, on the cpu: the daemon said nothing for 5 s") == 1
+        assert client.ends().count("runs in this process, on the cpu: the daemon has sent nothing for 5 s") == 1
 
 
 def test_a_daemon_that_hangs_does_not_keep_a_program_from_ending(serve: Any, start_client: Any, until: Any) -> None:
@@ -256,7 +256,7 @@ def test_a_daemon_that_takes_nothing_is_given_up(
         session.connection._channel.stream.set_patience(0.3)
         stop(daemon, until)
         try:
-            with pytest.raises(errors.DaemonError, match="took nothing"):
+            with pytest.raises(errors.DaemonError, match="has not read"):
                 jitclient.device_put(np.zeros((2000, 2000), np.float32))
         finally:
             daemon.process.send_signal(signal.SIGCONT)

@@ -19,7 +19,7 @@ from jitclient import errors
 from jitclient.core.settings import Settings, settings
 from jitclient.session import handshake, launch
 from jitclient.session import session as client_session
-from jitclient.wire.address import Address, runtime_folder
+from jitclient.wire.address import Address, runtime_directory
 from jitclient.wire.messages import Status, Verb
 from jitserver.cli import lifecycle
 from jitserver.cli.systemd import target
@@ -113,7 +113,7 @@ def test_a_daemon_that_a_supervisor_starts_is_waited_for_from_its_imports_on(sho
 
 
 def test_a_daemon_that_serves_keeps_nobody_waiting(victim: Any) -> None:
-    assert not launch.awaited(Address.parse(victim.address))
+    assert not launch.wait_for_other_start(Address.parse(victim.address))
 
 
 @pytest.mark.parametrize("suffix", ["lock", "start"])
@@ -190,7 +190,7 @@ def test_nothing_waits_for_a_pipe_in_the_place_of_a_file(
 
 @pytest.mark.parametrize(
     ("name", "why"),
-    [("d.sock", "[Errno 17] There is a file that is no socket"), ("d.lock", "not a lock file of a daemon")],
+    [("d.sock", "[Errno 17] The path exists and is not a socket"), ("d.lock", "not a lock file of a daemon")],
 )
 def test_what_is_not_ours_is_named_and_left_alone(short_path: Path, run_script: Any, name: str, why: str) -> None:
     precious = short_path / name
@@ -213,7 +213,7 @@ def test_where_no_folder_can_be_written_commands_say_so(short_path: Path, cli: A
     for command in ("start", "status", "stop", "serve"):
         done = cli(command, env=env)
         assert done.returncode in (1, 3), command
-        assert "there can be no folder for a daemon's socket" in done.stderr, command
+        assert "cannot create a directory for the daemon's socket" in done.stderr, command
         assert "Traceback" not in done.stderr, command
 
 
@@ -232,8 +232,8 @@ def test_a_log_that_cannot_be_in_its_folder_is_beside_the_socket(
 ) -> None:
     (short_path / "jitserver").write_text("in the way")
     monkeypatch.setenv("XDG_STATE_HOME", str(short_path))
-    with pytest.warns(RuntimeWarning, match=f"as .*{short_path}/jitserver"):
-        assert launch.log_folder() == runtime_folder()
+    with pytest.warns(RuntimeWarning, match=f"because .*{short_path}/jitserver"):
+        assert launch.log_directory() == runtime_directory()
 
 
 def test_a_user_without_a_home_has_a_log_and_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,8 +245,8 @@ def test_a_user_without_a_home_has_a_log_and_a_cache(monkeypatch: pytest.MonkeyP
     monkeypatch.delenv("JITSERVER_CACHE_DIR")
     settings.cache_clear()
     with pytest.warns(RuntimeWarning, match="home directory"):
-        assert launch.log_folder() == runtime_folder()
-    assert directories.cache_root() == runtime_folder() / "cache"
+        assert launch.log_directory() == runtime_directory()
+    assert directories.cache_root() == runtime_directory() / "cache"
     assert directories.existing_directories() == []
     settings.cache_clear()
 
@@ -289,7 +289,7 @@ def test_a_daemon_that_is_ending_is_waited_for_until_its_door_is_closed(monkeypa
     monkeypatch.setattr(handshake, "_reach", greeted)
     with pytest.raises(errors.DaemonUnavailable, match="gone"):
         handshake.reach(Settings())
-    monkeypatch.setattr(handshake, "_ENDING_SECONDS", 0)
+    monkeypatch.setattr(handshake, "_EXIT_SECONDS", 0)
     answers += [errors.DaemonDraining("it stops")]
     with pytest.raises(errors.DaemonUnavailable, match="it stops"):
         handshake.reach(Settings())
@@ -306,7 +306,7 @@ def test_the_time_to_reach_a_daemon_is_without_its_start(monkeypatch: pytest.Mon
         return "reached"
 
     monkeypatch.setattr(handshake, "_reach", greeted)
-    monkeypatch.setattr(handshake, "_ENDING_SECONDS", 60)
+    monkeypatch.setattr(handshake, "_EXIT_SECONDS", 60)
     monkeypatch.setattr(time, "monotonic", lambda: now)
     assert handshake.reach(Settings()) == "reached"  # type: ignore[comparison-overlap]
 

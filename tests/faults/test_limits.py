@@ -139,14 +139,14 @@ def test_without_threads_calls_are_right_all_the_same(monkeypatch: pytest.Monkey
 
     made = jax.numpy.zeros(3) + 1
     monkeypatch.setattr(_thread, "start_new_thread", start)
-    monkeypatch.setattr(threads, "_BEGIN_SECONDS", 0.01)
+    monkeypatch.setattr(threads, "_START_SECONDS", 0.01)
     for cached in (trace_state._state_of_a_fresh_thread, memory._results_are_new):
         cached.cache_clear()
-    assert trace_state.is_under_way()  # so that the call runs here
-    assert not memory.is_of_xla(made)
+    assert trace_state.is_active()  # so that the call runs here
+    assert not memory.owns_xla_memory(made)
     monkeypatch.setattr(progress, "is_terminal", lambda: True)
     with progress.shown("f()", enabled=True) as say:
         say("tracing")
     monkeypatch.undo()
-    assert not trace_state.is_under_way()
-    assert memory.is_of_xla(made)
+    assert not trace_state.is_active()
+    assert memory.owns_xla_memory(made)

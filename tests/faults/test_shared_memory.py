@@ -296,7 +296,7 @@ def test_a_daemon_that_shares_nothing_uses_the_socket(serve: Any, client_of: Any
 
 
 def lease(peer: Any, nbytes: int) -> tuple[Leased, Any]:
-    with peer.stream.taking_descriptors() as descriptors:
+    with peer.stream.receiving_fds() as descriptors:
         peer.channel.send(bytes((LEASE,)) + msgspec.msgpack.encode(Lease(nbytes)))
         answer = peer.channel.recv()
         assert answer[0] == LEASED

@@ -104,8 +104,8 @@ BROKEN = {
         self._read.clear()
         return tidy(self, float("inf"))
     Blocks.tidy = broken
-    landed = Blocks.landed
-    Blocks.landed = lambda self, *rest: (landed(self, *rest), broken(self))[0]
+    reclaim = Blocks.reclaim
+    Blocks.reclaim = lambda self, *rest: (reclaim(self, *rest), broken(self))[0]
     """,
 }
 

@@ -148,7 +148,7 @@ def test_a_daemon_without_open_files_saves_all_arrays_and_ends(serve: Any, start
     ("act", "says"),
     [
         ('raise RuntimeError("can\'t start new thread")', "can't start new thread"),
-        ("return 1", "did not begin within 2 s"),  # the thread is there, and had no memory for its first step
+        ("return 1", "did not start within 2 s"),  # the thread is there, and had no memory for its first step
     ],
     ids=["no thread", "a thread that cannot begin"],
 )

@@ -224,7 +224,7 @@ def test_with_local_fallback_arrays_are_put_here(run_script: Callable[..., Any])
     values, kinds, warned = result
     assert values == [0.0, 2.0, 4.0]
     assert kinds == [False, False]
-    assert [text.partition(":")[0] for text in warned if "put" in text] == ["arrays are put in this process"]
+    assert [text.partition(":")[0] for text in warned if "put" in text] == ["device_put"]
 
 
 def test_an_exception_whose_type_is_not_loaded_here_is_told_by_name(run_script: Callable[..., Any]) -> None:

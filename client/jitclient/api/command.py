@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import jitclient
-from jitclient.api.as_main import run_module, run_script
+from jitclient.api.run_as_main import run_module, run_script
 
 
 class _Parser(argparse.ArgumentParser):
@@ -20,21 +20,21 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         "python -m jitclient",
         usage="%(prog)s [--no-jit] [--package NAME ...] [--report] (script.py | -m module) [argument ...]",
-        description="Run a program with jitclient.install() in force: its jitted functions run on the daemon.",
+        description="Run a program after jitclient.install(): its jitted functions run on the daemon.",
         allow_abbrev=False,
     )
-    parser.add_argument("--no-jit", action="store_true", help="leave jax.jit as it is")
+    parser.add_argument("--no-jit", action="store_true", help="do not replace jax.jit")
     parser.add_argument(
-        "--package", action="append", default=[], metavar="NAME", help="also the jits of this installed package"
+        "--package", action="append", default=[], metavar="NAME", help="also route the jits of this installed package"
     )
     parser.add_argument(
-        "--report", action="store_true", help="at the end, say which programs were used, and what ran in this process"
+        "--report", action="store_true", help="at exit, print which programs were used, and what ran in this process"
     )
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
     parser.add_argument(
         "script",
         nargs=argparse.REMAINDER,
-        help="a script, or a folder or zip file with __main__.py; then its arguments",
+        help="a script, or a directory or zip file with __main__.py, followed by its arguments",
     )
     return parser
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     named, run = (options.script, run_script) if options.module is None else (options.module, run_module)
     if not named:
-        parser.error("there is no program to run")
+        parser.error("no program given")
     if options.report:
         from jitclient.api import report  # loads msgspec
         from jitclient.calls.usage import usage

@@ -19,7 +19,7 @@ from jitclient.wire import labels
 from jitclient.wire.explaining import Difference, Explain
 from jitclient.wire.messages import EntryInfo
 
-_MOST_SHOWN = 12
+_MAX_SHOWN = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Explanation:
         else:
             lines = [f"miss{f', about {cost} to make' if cost else ''}"]
             lines += ["no program of that name is cached"] if self.nearest is None else []
-            lines += map(str, self.differences[:_MOST_SHOWN])
-            more = len(self.differences) - _MOST_SHOWN
+            lines += map(str, self.differences[:_MAX_SHOWN])
+            more = len(self.differences) - _MAX_SHOWN
             lines += [f"and {more} more differences"] if more > 0 else []
         lines += [self.note] if self.note else []
         return f"{self.program}: " + "\n  ".join(lines)
@@ -90,7 +90,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     if context.jit_is_disabled():
         return Explanation(remote.__name__, hit=False, reason="runs in this process: jit is disabled")
     if any(map(is_tracer, tree.flatten((args, kwargs))[0])):
-        return Explanation(remote.__name__, hit=False, reason="becomes a part of the program that is traced here")
+        return Explanation(remote.__name__, hit=False, reason="becomes part of the program that is being traced")
     path = remote.general_path()
     wanted, known = path.look(args, kwargs)
     program = labels.of_call(wanted.name, wanted.specs)

@@ -12,8 +12,8 @@ from jitclient.arrays.array import Array, make_handles
 from jitclient.calls.arguments import NotAnArray, specs_of, value_of
 from jitclient.calls.deps import Deps
 from jitclient.calls.puts import put
-from jitclient.capture.ambient import world
-from jitclient.capture.ambient.inputs import noted_reads
+from jitclient.capture.ambient import audit
+from jitclient.capture.ambient.inputs import recorded_reads
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture, capture
 from jitclient.core.digests import array_digest, digest
@@ -39,7 +39,7 @@ from jitclient.wire.messages import Spec, Verb
 from jitclient.wire.named_arrays import Find, Forget, Found, Keep, KeptInfo
 
 DAY = 24 * 3600.0
-_LONGEST_LABEL = 200
+_MAX_LABEL_LENGTH = 200
 _warned: set[str] = set()
 
 
@@ -72,11 +72,11 @@ def keep(name: str, tree_or_function: Any, *, deps: Iterable[Any] | None = None,
         >>> data = jitclient.keep("mnist", load, deps=[Path("mnist.npz")])
     """
     if not isinstance(name, str) or not name:
-        raise TypeError(f"a name must be a string that is not empty; got {name!r}")
+        raise TypeError(f"keep: the name must be a non-empty string; got {name!r}")
     if ttl is not None and not (isinstance(ttl, (int, float)) and 0 < ttl < math.inf):
-        raise ValueError(f"ttl must be a number of seconds above 0, or None; got {ttl!r}")
+        raise ValueError(f"keep: ttl must be a number of seconds above 0, or None; got {ttl!r}")
     if deps is not None and not _is_function(tree_or_function):
-        raise TypeError("deps says what a function reads; a tree reads nothing")
+        raise TypeError("deps is only for functions; got a tree")
     make = functools.cache(tree_or_function) if _is_function(tree_or_function) else None
     if process.inside_daemon:
         return tree_or_function if make is None else make()
@@ -92,7 +92,7 @@ def keep(name: str, tree_or_function: Any, *, deps: Iterable[Any] | None = None,
             raise
         if isinstance(error, DaemonUnavailable):
             client_device.release()
-        _warn(name, f"{name!r} cannot be kept, and its arrays stay in this process: {error}")
+        _warn(name, f"keep({name!r}): the arrays stay in this process: {error}")
         here.count_local_run()
         return tree_or_function if make is None else make()
 
@@ -114,7 +114,7 @@ def kept(name: str) -> Any:
         raise KeyError(name)
     arrays, node = found
     try:
-        return tree.unflattener_of_sent(tree.decode(node, values.nothing))(arrays)
+        return tree.unflattener_of_sent(tree.decode(node, values.no_deref))(arrays)
     except ProtocolError as error:
         raise CaptureError(f"{name!r} holds a tree with classes that this program cannot identify: {error}") from error
 
@@ -170,8 +170,8 @@ def _flat(name: str, value: Any, settings_now: context.Context) -> _Flat:
         return _Flat(structure, tree.as_sent(leaves, order), tuple(tree.as_sent(specs, order)))
     except NotAnArray as error:
         path = list(tree.paths(structure))[error.number]
-        where = f"its leaf {path}" if path else "it"
-        raise TypeError(f"{name!r} cannot be kept: {where} is no array or scalar, but of type {error}") from None
+        where = f"leaf {path}" if path else "the tree"
+        raise TypeError(f"keep({name!r}): {where} is neither an array nor a scalar, but of type {error}") from None
 
 
 # ---- functions
@@ -187,22 +187,22 @@ def _of_function(
         inputs = deps.now() if deps is not None else ()
         captured = capture(fun, tuple(found.extra for found in inputs), allow_ambient=deps is not None)
     except CaptureError as error:
-        return _anew(here, name, make(), ttl, error)
+        return _keep_uncached(here, name, make(), ttl, error)
     encoded = tuple((setting, values.encode(value)) for setting, value in settings_now)
     wanted = _Name(name, f"function {_digest((captured.key, encoded))}", captured.packages, ttl)
     found = _found(here, wanted, captured)
     if found is not None:
         return found[0]
-    value, reads = _noting_reads(make)
+    value, reads = _recording_reads(make)
     if reads and deps is None:
-        return _anew(here, name, value, ttl, reads[0])
+        return _keep_uncached(here, name, value, ttl, reads[0])
     if deps is not None and not deps.still(inputs):
-        return _anew(here, name, value, ttl, "its declared inputs changed while it ran")
+        return _keep_uncached(here, name, value, ttl, "the declared inputs changed during the run")
     flat = _flat(name, value, settings_now)
     try:
         node = tree.encode(flat.structure, captured.index_of)
     except CaptureError as error:
-        return _anew(here, name, value, ttl, error)
+        return _keep_uncached(here, name, value, ttl, error)
     # Look again: another process may have kept the result while the function ran.
     found = _found(here, wanted, captured)
     if found is not None:
@@ -233,18 +233,18 @@ def _replacing(here: Session, wanted: "_Name", flat: _Flat, node: bytes) -> list
     return _publish(here, wanted, flat, node)
 
 
-def _noting_reads(make: Callable[[], Any]) -> tuple[Any, list[str]]:
-    world.watch()
-    with noted_reads() as reads:
+def _recording_reads(make: Callable[[], Any]) -> tuple[Any, list[str]]:
+    audit.install_hook()
+    with recorded_reads() as reads:
         return make(), reads
 
 
-def _anew(here: Session, name: str, value: Any, ttl: float | None, why: object) -> Any:
+def _keep_uncached(here: Session, name: str, value: Any, ttl: float | None, why: object) -> Any:
     """Keep the result of a function that must run each time, and warn of the reason."""
     _warn(
         name,
-        f"the function that makes {name!r} runs each time, as its result may change: {why}. "
-        "Declare what it reads: keep(..., deps=[Path(...), ...]), or deps=[] if that does not matter",
+        f"keep({name!r}): the function runs each time, because its result may change: {why}. "
+        "Declare the inputs with deps=[Path(...), ...], or pass deps=[] to ignore them.",
     )
     return _of_tree(here, name, value, ttl)
 
@@ -287,7 +287,7 @@ def _find(session: Session, name: _Name) -> tuple[list[Array], bytes] | None:
 def _publish(session: Session, name: _Name, flat: _Flat, node: bytes) -> list[Array]:
     """Store these leaves under a name in place of its previous content; return handles of them."""
     label, specs = flat.label, flat.specs
-    label = label if len(label) <= _LONGEST_LABEL else f"{label[: _LONGEST_LABEL - 1]}…"
+    label = label if len(label) <= _MAX_LABEL_LENGTH else f"{label[: _MAX_LABEL_LENGTH - 1]}…"
 
     def ask() -> list[Array]:
         with session:
@@ -301,7 +301,7 @@ def _publish(session: Session, name: _Name, flat: _Flat, node: bytes) -> list[Ar
             except ArrayLost as error:
                 if session.generation == generation:
                     raise
-                raise DaemonLost("the daemon ended while a tree was on its way there") from error
+                raise DaemonLost("the daemon exited while it received a tree") from error
             return arrays
 
     return session.retrying(ask, ATTEMPTS)

@@ -4,10 +4,10 @@ import os
 from collections.abc import Iterator
 
 from jitclient.calls.usage import Usage
-from jitclient.core.notices import say
+from jitclient.core.notices import print_notice
 from jitclient.wire import labels
 
-_MOST = 20
+_MAX_ROWS = 20
 _FOUND = {"memory": "found in memory", "disk": "found on the disk"}
 
 
@@ -15,7 +15,7 @@ def print_report(used: Usage, pid: int) -> None:
     """Print the report on stderr, but only in the process `pid`, not in a fork of it."""
     if os.getpid() == pid:
         for line in lines(used):
-            say(line)
+            print_notice(line)
 
 
 def lines(used: Usage) -> Iterator[str]:
@@ -44,7 +44,7 @@ def _times(number: int) -> str:
 
 
 def _rows(title: str, entries: list[str]) -> Iterator[str]:
-    more = [f"and {len(entries) - _MOST} more"] if len(entries) > _MOST else []
-    for entry in entries[:_MOST] + more:
+    more = [f"and {len(entries) - _MAX_ROWS} more"] if len(entries) > _MAX_ROWS else []
+    for entry in entries[:_MAX_ROWS] + more:
         yield f"{title:8}  {entry}"
         title = ""

@@ -63,7 +63,7 @@ def install(packages: Iterable[str] = ()) -> Installed:
         >>> step = jax.jit(lambda x: x + 1)  # runs on the daemon
     """
     if isinstance(packages, str):
-        raise TypeError(f"packages is an iterable of names, not one name: [{packages!r}]")
+        raise TypeError(f"packages must be an iterable of names, not one name. Pass [{packages!r}]")
     installed = Installed(frozenset(packages))
     _in_force.append(installed)
     if len(_in_force) == 1:
@@ -99,14 +99,14 @@ def _routed(own: Callable[..., Any], ours: Callable[[], Any]) -> Callable[..., A
     @functools.wraps(own)
     def routed(*fun: Any, **keywords: Any) -> Any:
         caller = sys._getframe(1).f_globals.get("__name__")
-        if any(one.covers(caller) for one in _in_force) and _takes(ours(), fun, keywords):
+        if any(one.covers(caller) for one in _in_force) and _accepts(ours(), fun, keywords):
             return ours()(*fun, **keywords)
         return own(*fun, **keywords)
 
     return routed
 
 
-def _takes(function: Callable[..., Any], positional: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+def _accepts(function: Callable[..., Any], positional: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
     try:
         inspect.signature(function).bind(*positional, **keywords)
     except TypeError:

@@ -55,7 +55,7 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
             raise
         if isinstance(error, DaemonUnavailable):
             client_device.release()
-        warn(f"arrays are put in this process: {error}")
+        warn(f"device_put: the arrays stay in this process: {error}")
         process.session().count_local_run()
         import jax
 
@@ -67,7 +67,7 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
 
 
 def _put(leaves: Sequence[Any], places: Sequence[Sharding | None]) -> list[Array]:
-    context.check_alone()
+    context.check_single_process()
     keeps_64_bits = context.keeps_64_bits()
     specs = [spec_of(leaf, keeps_64_bits) for leaf in leaves]
     placed = zip(specs, places, strict=True)

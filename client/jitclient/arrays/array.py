@@ -80,7 +80,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
 
     def __new__(cls, *_: object, **__: object) -> "Array":
         """Refuse to make an array, because only `make_handles` makes them."""
-        raise TypeError("an Array stands for one on the daemon: jitclient.device_put makes both")
+        raise TypeError("an Array cannot be created directly. Use jitclient.device_put.")
 
     def __del__(self) -> None:
         """Queue the handle to be dropped on the daemon. Runs inside garbage collections: no lock, no I/O."""
@@ -112,7 +112,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         if not is_key(self.spec):
             return dtype_named(self.spec.dtype)
         if "jax" not in sys.modules:
-            raise TypeError(f"the dtype of typed PRNG keys, {self.spec.dtype}, only exists in jax: import jax")
+            raise TypeError(f"the dtype of typed PRNG keys, {self.spec.dtype}, exists only in jax. Import jax first.")
         return key_dtype(self.spec.dtype)
 
     @property
@@ -124,7 +124,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
     def aval(self) -> Any:
         """Abstract value of the array in jax."""
         if "jax" not in sys.modules:
-            raise AttributeError("aval is an object of jax: import jax")
+            raise AttributeError("aval is an object of jax. Import jax first.")
         return aval_of(self.spec)
 
     @property
@@ -319,4 +319,4 @@ def by_value(value: HostArray, spec: Spec) -> Any:
         return interop.weakly_typed(array) if spec.weak_type else array
 
 
-interop.introduce(Array, lambda array: aval_of(array.spec), Array.in_process)
+interop.register_arrays(Array, lambda array: aval_of(array.spec), Array.in_process)

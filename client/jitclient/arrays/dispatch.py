@@ -49,7 +49,7 @@ def is_integer(value: Any) -> bool:
 
 def is_for_here(*values: Any) -> bool:
     """Return whether the operation is part of a trace in this process, or jit is disabled."""
-    return trace_state.is_under_way() or context.jit_is_disabled() or any(map(interop.is_tracer, values))
+    return trace_state.is_active() or context.jit_is_disabled() or any(map(interop.is_tracer, values))
 
 
 def here(value: Any) -> Any:

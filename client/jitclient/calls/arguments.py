@@ -10,10 +10,10 @@ import numpy as np
 from jitclient.arrays.array import Array
 from jitclient.errors import CaptureError
 from jitclient.jaxside import shardings
-from jitclient.jaxside.interop import is_jax_array, is_of_this_process, is_tracer
-from jitclient.jaxside.leaked import refuse
+from jitclient.jaxside.interop import is_jax_array, is_process_local, is_tracer
+from jitclient.jaxside.leaked_tracers import raise_leaked_error
 from jitclient.session.session import Session
-from jitclient.wire.array_transport import HostArray, inline_most, pack
+from jitclient.wire.array_transport import HostArray, inline_limit, pack
 from jitclient.wire.messages import Attached, Spec
 
 NARROWED = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
@@ -54,14 +54,14 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
         weak = bool(leaf.aval.weak_type)
         return Spec(leaf.shape, dtype_name(leaf.dtype, x64=True), weak, shardings.of_array(leaf))  # never narrowed
     if is_tracer(leaf):
-        refuse(leaf)
+        raise_leaked_error(leaf)
     if hasattr(leaf, "__jax_array__"):
         return spec_of(leaf.__jax_array__(), x64)
     # Subclasses of scalars, such as the members of an IntEnum.
     for scalar, make in _SCALARS.items():
         if isinstance(leaf, scalar):
             return make(x64)
-    if is_of_this_process(leaf):
+    if is_process_local(leaf):
         raise CaptureError(f"an argument is a {kind.__qualname__}, which lives in this process only")
     raise NotAnArray(kind.__qualname__)
 
@@ -91,7 +91,7 @@ def specs_of(leaves: Sequence[Any], x64: bool, spec_of: Callable[[Any, bool], Sp
 @functools.lru_cache(maxsize=10_000)
 def _spec_of_numpy(dtype: np.dtype[Any], shape: tuple[int, ...], x64: bool) -> Spec:
     if not dtype.isnative:
-        raise NotAnArray(f"array of dtype {dtype.str}, whose bytes are in the other order")
+        raise NotAnArray(f"array of dtype {dtype.str}, which is not in native byte order")
     if dtype.names == ("float0",):
         raise CaptureError("an argument has the dtype float0, which only JAX's own derivatives have")
     return Spec(shape, dtype_name(dtype, x64))
@@ -127,15 +127,15 @@ def outgoing(
     leaves: Sequence[Any], specs: Sequence[Spec], session: Session, attachments: list[HostArray]
 ) -> list[int | bytes | Attached]:
     """Return the leaves as they are sent: arrays on the daemon as handles, others as bytes or attachments."""
-    most = 0
+    max_inline = 0
     values: list[int | bytes | Attached] = []
     for leaf, spec in zip(leaves, specs, strict=True):
         handle = leaf.handle_in(session) if type(leaf) is Array else None
         if handle is not None:
             values.append(handle)
         else:
-            most = most or inline_most(len(leaves))
-            values.append(pack(value_of(leaf, spec), attachments, most))
+            max_inline = max_inline or inline_limit(len(leaves))
+            values.append(pack(value_of(leaf, spec), attachments, max_inline))
     return values
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from jitclient.arrays.array import Array
 from jitclient.calls.deps import Deps
 from jitclient.calls.remote_function import P, R, RemoteFunction
-from jitclient.capture.describe.jitted import own_attributes
+from jitclient.capture.describe.jitted import program_attributes
 from jitclient.jaxside import static_leaves, tree
 from jitclient.jaxside.naming import leaf_names
 from jitclient.jaxside.options import JitOptions, joined
@@ -27,7 +27,7 @@ class AutoStaticFunction(RemoteFunction[P, R]):
 
     def __reduce__(self) -> Any:
         made_of = self._fun, self._options.given(), *([self._deps.declared] if self._deps is not None else ())
-        return rebuild, made_of, own_attributes(self, self._fun) or None
+        return rebuild, made_of, program_attributes(self, self._fun) or None
 
 
 def rebuild(
@@ -56,7 +56,7 @@ def marked(
         except TypeError as error:
             names = leaf_names(fun, tree.structure_of(shape), [where for where, _ in statics])
             raise ValueError(
-                f"{name}: argument {names[number]} is no array, so it is static, but a "
+                f"{name}: argument {names[number]} is not an array, so it is static, but a "
                 f"{type(leaves[number]).__qualname__} cannot be hashed ({error})"
             ) from error
         leaves[number] = StaticLeaf(leaves[number])

@@ -22,11 +22,11 @@ from jitclient.calls.identity import Identity, identify, manifests_of, parts_of_
 from jitclient.calls.own_trace import Exported, OwnTrace
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
-from jitclient.capture.ambient.patches import look_through
+from jitclient.capture.ambient.patches import find_patches
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture
-from jitclient.capture.manifest import has, packages_of, together
-from jitclient.capture.results.reader import CalledBack, Remade
+from jitclient.capture.manifest import covers, packages_of, state_digest
+from jitclient.capture.results.reader import CallbackFunctions, RebuiltObjects
 from jitclient.core import progress
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
@@ -39,7 +39,7 @@ from jitclient.errors import (
     ProgramsDiffer,
     SessionBusy,
 )
-from jitclient.jaxside import forked, tree
+from jitclient.jaxside import after_fork, tree
 from jitclient.jaxside.context import check_carried, on_mesh
 from jitclient.jaxside.evidence import difference as differs
 from jitclient.jaxside.static_leaves import StaticLeaf
@@ -62,7 +62,7 @@ from jitclient.wire.messages import (
 
 # Maximum number of traces of a function whose declared inputs change during the trace.
 _ATTEMPTS = 3
-_CHANGES = "its trace changes"
+_CHANGES = "the trace changes"
 _EMPTY = Manifest()
 
 
@@ -93,7 +93,7 @@ def program_of(session: Session, wanted: Specialisation, capture: Callable[[], C
             return _Making(session, wanted, capture, own).program()
         except _InputsChangedError:
             own.forget()
-    raise CaptureError("its declared inputs change while it is traced")
+    raise CaptureError("the declared inputs change during the trace")
 
 
 class _Making:
@@ -113,7 +113,7 @@ class _Making:
         """Return the program. The exceptions are those of `program_of`."""
         base: Capture | None = None
         try:
-            with _ours():
+            with _failures_to_capture_error():
                 base = self._capture()
                 self._key = base.key
                 identity = identify(self._wanted, base)
@@ -123,7 +123,7 @@ class _Making:
         if found is not None:
             return found
         try:
-            if identity.why_here() is None:
+            if identity.own_trace_reason() is None:
                 return self._made(identity)
             return self._made_here(identity)
         except CaptureError as error:
@@ -134,14 +134,16 @@ class _Making:
     def _found(self, identity: Identity) -> Program | None:
         """Look up the program; return None if no other process has made it."""
         session, wanted = self._session, self._wanted
-        for unverified in (False,) if self._is_compared() else (False, True):
+        for unverified in (False,) if self._must_agree() else (False, True):
             lookup = msgspec.structs.replace(identity.lookup, unverified=unverified)
             log = CompileLog(wanted, identity.parts)
-            with self._progress() as say:
-                found, generation = programs.look_up(session, lookup, manifests_of, identity.captured.object_at, say)
+            with self._progress() as report_phase:
+                found, generation = programs.look_up(
+                    session, lookup, manifests_of, identity.captured.object_at, report_phase
+                )
             if found.prepared is not None:
                 program = self._of_daemon(identity, found.prepared, generation, identity.base)
-                if session.settings.verify == "always" and self._is_compared():
+                if session.settings.verify == "always" and self._must_agree():
                     self._check_hit(identity, found.prepared)
                 log.report(session, lookup, found.prepared)
                 return program
@@ -164,8 +166,8 @@ class _Making:
         if there.digest and not (is_same and not differs_otherwise):
             name = self._wanted.name
             raise ProgramsDiffer(
-                f"{name} found a program that its trace in this process does not give. Please report this, with the "
-                f"function. `jitserver cache rm {name}` removes the program"
+                f"{name}: the cached program differs from the trace in this process. Please report this, with the "
+                f"function. Run `jitserver cache rm {name}` to remove the program."
             )
 
     def _is_reordered(self, identity: Identity, there: Evidence) -> bool:
@@ -178,7 +180,7 @@ class _Making:
             return bool(mine) and mine == there.order_free
         log = CompileLog(self._wanted, identity.parts)
         try:
-            again, _ = self._from_capture(identity, identity.lookup, log, None, anew=True)
+            again, _ = self._from_capture(identity, identity.lookup, log, None, force_trace=True)
         except TraceFailed:
             return False
         return again.evidence.digest == there.digest and mine == self._order_free_there(identity)
@@ -192,18 +194,18 @@ class _Making:
     def _made(self, identity: Identity) -> Program:
         """Make the daemon compile the program from the capture, and compare it with the trace of this process."""
         session, wanted, lookup = self._session, self._wanted, identity.lookup
-        compared = self._is_compared()
+        compared = self._must_agree()
         if not compared:
             lookup = msgspec.structs.replace(lookup, unverified=True)
         log = CompileLog(wanted, identity.parts)
         manifest = None if compared else _EMPTY
-        beside = functools.partial(self._trace_beside, identity) if compared else None
+        meanwhile = functools.partial(self._trace_meanwhile, identity) if compared else None
         if compared:
             # Ask for the devices now: while the daemon traces, the question would need another connection.
             self._backend()
         try:
-            with _ours():
-                prepared, generation = self._from_capture(identity, lookup, log, manifest, beside)
+            with _failures_to_capture_error():
+                prepared, generation = self._from_capture(identity, lookup, log, manifest, meanwhile)
         except TraceFailed as failed:
             if not compared and (_is_operation(self._wanted) or not _has_jax()):
                 raise failed.error from None
@@ -213,10 +215,10 @@ class _Making:
             return self._explained(identity, str(failed))
         if not compared:
             log.report(session, lookup, prepared)
-            with _ours():
+            with _failures_to_capture_error():
                 return self._of_daemon(identity, prepared, generation, identity.base)
         try:
-            with _ours():
+            with _failures_to_capture_error():
                 program = self._agreed(identity, prepared, generation)
         except _DiffersError as error:
             return self._explained(identity, str(error))
@@ -229,13 +231,13 @@ class _Making:
         lookup: Lookup,
         log: CompileLog,
         manifest: Manifest | None,
-        beside: Callable[[], None] | None = None,
-        anew: bool = False,
+        meanwhile: Callable[[], None] | None = None,
+        force_trace: bool = False,
     ) -> tuple[Prepared, int]:
         wanted, captured = self._wanted, identity.captured
-        request = Prepare(lookup, wanted.name, _where(wanted.fun), None, log.parts(), manifest, anew)
-        with self._progress() as say:
-            return programs.make(self._session, request, captured.payload, captured.object_at, say, beside)
+        request = Prepare(lookup, wanted.name, _where(wanted.fun), None, log.parts(), manifest, force_trace)
+        with self._progress() as report_phase:
+            return programs.make(self._session, request, captured.payload, captured.object_at, report_phase, meanwhile)
 
     def _agreed(self, identity: Identity, prepared: Prepared, generation: int) -> Program:
         """Return the daemon's program if the own trace agrees with it, and report the agreement to the daemon.
@@ -246,7 +248,7 @@ class _Making:
         own = self._own
         own.check_arguments()
         if own.is_foreign():
-            raise _DiffersError(own.why_it_stays())
+            raise _DiffersError(own.local_only_reason())
         after = self._unchanged(identity)
         structure, functions = self._remade(identity, prepared)
         ref = identity.captured.index_of
@@ -262,7 +264,7 @@ class _Making:
             or own.difference_of_callbacks(functions, ref, in_order=not order_free)
         )
         if difference:
-            raise _DiffersError(f"the daemon traces another program: {difference}")
+            raise _DiffersError(f"the daemon's trace differs: {difference}")
         self._settle(identity, order_free=order_free)
         functions = functions if order_free else own.callbacks()
         return self._program(prepared, generation, after, identity.inputs, own.unflatten(), functions)
@@ -270,7 +272,7 @@ class _Making:
     def _refused(self, identity: Identity, why: str) -> CaptureError:
         """Return the reason to raise, after telling the daemon to let each process trace the function from now on."""
         with contextlib.suppress(Exception):
-            if not self._own.reads.unseen:
+            if not self._own.reads.unobserved_reason:
                 self._settle(identity, why)
         if not why.startswith(_CHANGES):
             self._note = f"{self._wanted.name} is traced in each process: {why}"
@@ -284,9 +286,9 @@ class _Making:
     def _manifest(self) -> Manifest:
         reads = self._own.reads
         # A random state, so that no process finds the program, except a daemon that restarts.
-        if reads.unseen:
-            return Manifest((reads.unseen,), os.urandom(16))
-        return Manifest(reads.names, together(reads.names, reads.state)) if reads.names else Manifest()
+        if reads.unobserved_reason:
+            return Manifest((reads.unobserved_reason,), os.urandom(16))
+        return Manifest(reads.names, state_digest(reads.names, reads.state)) if reads.names else Manifest()
 
     def _unchanged(self, identity: Identity) -> Capture:
         """Return the capture of the function after its trace.
@@ -294,16 +296,16 @@ class _Making:
         Raises:
             _DiffersError: the trace changed something, a side effect that must happen in each process.
         """
-        if self._own.reads.drawn:
-            raise _DiffersError(f"{_CHANGES} {self._own.reads.drawn}")
+        if self._own.reads.nonrepeatable:
+            raise _DiffersError(f"{_CHANGES} {self._own.reads.nonrepeatable}")
         try:
             base = self._capture()
             is_same = identify(self._wanted, base).captured.key == identity.captured.key
         except CaptureError as error:
-            raise _DiffersError(f"{_CHANGES} what it captures: {error}") from error
+            raise _DiffersError(f"{_CHANGES} the captured values: {error}") from error
         if not is_same:
-            self._own.note_change((base.key, stamp_of(identity.inputs)))
-            raise _DiffersError(f"{_CHANGES} what it captures")
+            self._own.record_change((base.key, stamp_of(identity.inputs)))
+            raise _DiffersError(f"{_CHANGES} the captured values")
         return base
 
     def _is_explained(self, identity: Identity) -> bool:
@@ -313,10 +315,10 @@ class _Making:
         as well.
         """
         reads = self._own.reads
-        if reads.unseen or reads.drawn or reads.ambient or not reads.names:
+        if reads.unobserved_reason or reads.nonrepeatable or reads.ambient or not reads.names:
             return False
         packages = packages_of(reads.names).union(identity.captured.packages)
-        if not all(has(reads.names, *place) for package in packages for place in look_through(package)):
+        if not all(covers(reads.names, *place) for package in packages for place in find_patches(package)):
             return False
         return bool(self._session.ask(Verb.STATE, State(reads.names, reads.state), list[str]))
 
@@ -324,10 +326,10 @@ class _Making:
 
     def _made_here(self, identity: Identity) -> Program:
         """Make the daemon compile the own trace, because the daemon cannot trace this function itself."""
-        why = identity.why_here()
+        why = identity.own_trace_reason()
         assert why is not None
         self._trace(identity.inputs)
-        with _ours():
+        with _failures_to_capture_error():
             return self._shared(identity, why if identity.order else None)
 
     def _explained(self, identity: Identity, difference: str) -> Program:
@@ -337,11 +339,11 @@ class _Making:
             CaptureError: the difference has no such explanation, so each process must trace the function.
         """
         try:
-            with _ours():
-                if stays := self._own.why_it_stays():
+            with _failures_to_capture_error():
+                if stays := self._own.local_only_reason():
                     raise _DiffersError(stays)
                 if self._is_explained(identity):
-                    return self._shared(identity, CaptureError("the program set what installed packages hold"))
+                    return self._shared(identity, CaptureError("the program changed data in installed packages"))
         except CaptureError as error:
             difference = f"{difference}; {error}"
         except _DiffersError as error:
@@ -358,8 +360,8 @@ class _Making:
         """
         self._own.check_arguments()
         exported, reads = self._exported(), self._own.reads
-        if reads.unseen:
-            raise CaptureError(reads.unseen)
+        if reads.unobserved_reason:
+            raise CaptureError(reads.unobserved_reason)
         try:
             base = self._unchanged(identity)
         except _DiffersError as error:
@@ -381,7 +383,7 @@ class _Making:
         inputs = wanted.deps.now() if wanted.deps else ()
         self._trace(inputs)
         try:
-            with _ours():
+            with _failures_to_capture_error():
                 self._own.check_arguments()
                 exported = self._exported()
                 signature = signature_of(wanted, None)
@@ -404,14 +406,14 @@ class _Making:
             return None
         if now.key == watched.key:
             return now
-        self._own.note_change((now.key, stamp_of(inputs)))
+        self._own.record_change((now.key, stamp_of(inputs)))
         return None
 
     def _exported(self) -> Exported:
         check_carried(self._wanted.context)
         if not _can_leave(self._wanted):
             raise CaptureError(
-                "it is traced in this process, whose shardings and devices its program cannot take along"
+                "the program refers to shardings or devices of this process, so it cannot be sent to the daemon"
             )
         return self._own.exported(self._wanted.name)
 
@@ -427,13 +429,13 @@ class _Making:
     ) -> Program:
         session, wanted = self._session, self._wanted
         log.traced_seconds = self._own.seconds
-        with self._progress() as say:
-            found, generation = programs.look_up(session, lookup, manifests_of, values.nothing, say)
+        with self._progress() as report_phase:
+            found, generation = programs.look_up(session, lookup, manifests_of, values.no_deref, report_phase)
             prepared = found.prepared
             if prepared is None:
                 traced = Traced(exported.key, exported.results, structure)
                 request = Prepare(lookup, wanted.name, _where(wanted.fun), traced, log.parts(), manifest)
-                prepared, generation = programs.make(session, request, exported.program, values.nothing, say)
+                prepared, generation = programs.make(session, request, exported.program, values.no_deref, report_phase)
         session.count_client_trace()
         log.report(session, lookup, prepared)
         return self._program(prepared, generation, watched, inputs, self._own.unflatten())
@@ -455,7 +457,7 @@ class _Making:
         if wanted.deps is not None and not wanted.deps.still(inputs):
             raise _InputsChangedError
 
-    def _trace_beside(self, identity: Identity) -> None:
+    def _trace_meanwhile(self, identity: Identity) -> None:
         """Run the own trace and lower it, while the daemon works."""
         self._trace(identity.inputs)
         with contextlib.suppress(Exception):  # the comparison raises it again
@@ -468,7 +470,7 @@ class _Making:
                 self._seen = session.platform, _devices_of(session)
         return self._seen
 
-    def _is_compared(self) -> bool:
+    def _must_agree(self) -> bool:
         """Return whether the program must agree with the own trace of a client."""
         verify = self._session.settings.verify
         return verify == "always" or (verify == "new" and not _is_operation(self._wanted)) if _has_jax() else False
@@ -482,8 +484,8 @@ class _Making:
     ) -> tuple[tree.Structure, Sequence[Callable[..., tuple[Any, ...]]]]:
         """Return the tree of a program's results and its callbacks, rebuilt as in a process that finds the program."""
         captured = identity.captured
-        structure = tree.decode(prepared.tree, Remade(captured, prepared.made).object_at)
-        called = CalledBack(captured, prepared.callbacks)
+        structure = tree.decode(prepared.tree, RebuiltObjects(captured, prepared.made).object_at)
+        called = CallbackFunctions(captured, prepared.callbacks)
         return structure, [called.object_at(-1 - number) for number in range(len(prepared.slots))]
 
     def _of_daemon(self, identity: Identity, prepared: Prepared, generation: int, base: Capture) -> Program:
@@ -506,7 +508,7 @@ class _Making:
 
 
 @contextlib.contextmanager
-def _ours() -> Iterator[None]:
+def _failures_to_capture_error() -> Iterator[None]:
     """Turn every failure of jitserver into a CaptureError, which leads to the own trace or to a run in this process.
 
     All code except the trace of the user's function runs inside. Refusals and the loss of the daemon pass through.
@@ -539,7 +541,7 @@ def _is_operation(wanted: Specialisation) -> bool:
 
 def _has_jax() -> bool:
     """Return whether this process can trace functions itself."""
-    if forked.has_no_threads():
+    if after_fork.has_no_threads():
         return False
     try:
         return importlib.util.find_spec("jax") is not None

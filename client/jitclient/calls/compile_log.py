@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from jitclient.calls.identity import explained
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.usage import Got, Local, usage
-from jitclient.core.notices import say
+from jitclient.core.notices import print_notice
 from jitclient.core.settings import settings
 from jitclient.errors import JitserverError
 from jitclient.jaxside.context import logs_compiles
@@ -18,8 +18,8 @@ from jitclient.wire.explaining import Explain
 from jitclient.wire.messages import Lookup, Prepared
 
 _log = logging.getLogger("jitclient")
-_MOST_CAUSES = 3
-_told: set[tuple[str, str]] = set()
+_MAX_CAUSES = 3
+_printed: set[tuple[str, str]] = set()
 
 
 class CompileLog:
@@ -37,7 +37,7 @@ class CompileLog:
         usage.add(Got(program, prepared.level), prepared.saved or compiled)
         took = []
         if self.traced_seconds is not None:
-            why = "its declared inputs" if self.why is None else _in_one_line(self.why)
+            why = "the function has declared inputs" if self.why is None else _in_one_line(self.why)
             usage.add_local(Local(self.wanted.name, "traced", why))
             took.append(f"traced in this process in {labels.seconds(self.traced_seconds)}")
         if prepared.seconds:
@@ -45,7 +45,7 @@ class CompileLog:
         if took and session.settings.explain:
             # The call must not fail because the cause is unknown.
             with contextlib.suppress(JitserverError):
-                say(f"{program} was {' and '.join(took)}; {self._cause(session, lookup)}")
+                print_notice(f"{program} was {' and '.join(took)}; {self._cause(session, lookup)}")
         if prepared.seconds and logs_compiles():
             stages = ", ".join(f"{stage} {labels.seconds(seconds)}" for stage, seconds in prepared.seconds.items())
             _log.warning("%s was made on the daemon: %s", program, stages)
@@ -58,8 +58,8 @@ class CompileLog:
         if found.nearest is None:
             return "the first program of that name"
         causes = [str(difference) for difference in found.differences]
-        more = [f"and {len(causes) - _MOST_CAUSES} more differences"] if len(causes) > _MOST_CAUSES else []
-        return "; ".join(causes[:_MOST_CAUSES] + more)
+        more = [f"and {len(causes) - _MAX_CAUSES} more differences"] if len(causes) > _MAX_CAUSES else []
+        return "; ".join(causes[:_MAX_CAUSES] + more)
 
 
 @contextlib.contextmanager
@@ -69,9 +69,9 @@ def of_local_run(name: str, why: Exception) -> Iterator[None]:
     usage.add_local(Local(name, "run", text))
     start = time.perf_counter()
     yield
-    if settings().explain and (name, text) not in _told:
-        _told.add((name, text))
-        say(f"{name} ran in this process, in {labels.seconds(time.perf_counter() - start)}; {text}")
+    if settings().explain and (name, text) not in _printed:
+        _printed.add((name, text))
+        print_notice(f"{name} ran in this process, in {labels.seconds(time.perf_counter() - start)}; {text}")
 
 
 def _in_one_line(error: Exception) -> str:

@@ -15,7 +15,7 @@ from jitclient.core.digests import digest, file_digest
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SETTLED_SECONDS = 2.0
 """Age below which a changed file is read each time: it may change again within one tick of its timestamp."""
-_LONGEST = 80
+_MAX_LENGTH = 80
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,9 +55,11 @@ class Deps:
         given = tuple(declared)
         for dep in given:
             if isinstance(dep, str) and not _VARIABLE.fullmatch(dep):
-                raise TypeError(f"deps: {dep!r} names no variable of the environment; a file is a pathlib.Path")
+                raise TypeError(
+                    f"deps: {dep!r} does not name an environment variable. For a file, pass a pathlib.Path."
+                )
             if isinstance(dep, PurePath) and not isinstance(dep, Path):
-                raise TypeError(f"deps: {dep!r} is no path of this machine; a file is a pathlib.Path")
+                raise TypeError(f"deps: {dep!r} is not a path of this machine. For a file, pass a pathlib.Path.")
         return cls(given)
 
     def now(self) -> tuple[Input, ...]:
@@ -86,9 +88,9 @@ def _found(number: int, dep: Any) -> Input:
         return Input(label, content if content in _NO_CONTENT else "", stamp, (number, "content", content))
     if isinstance(dep, str):
         value = os.environ.get(dep)
-        return Input(repr(dep), "unset" if value is None else f"{value!r:.{_LONGEST}}", value, (number, dep, value))
+        return Input(repr(dep), "unset" if value is None else f"{value!r:.{_MAX_LENGTH}}", value, (number, dep, value))
     if is_plain(dep):
-        return Input(str(number), f"{dep!r:.{_LONGEST}}", id(dep), (number, "value", dep))
+        return Input(str(number), f"{dep!r:.{_MAX_LENGTH}}", id(dep), (number, "value", dep))
     return Input(str(number), None, id(dep), dep)
 
 
@@ -128,19 +130,19 @@ def _examine_file(path: Path, in_full: bool) -> tuple[Hashable, str]:
     return (stamp, "" if is_settled else content), content
 
 
-def _below(folder: Path) -> Iterator[tuple[str, Path]]:
+def _below(directory: Path) -> Iterator[tuple[str, Path]]:
     """Yield all files and directories below a directory, in a fixed order; enter each directory once."""
     seen: set[str] = set()
-    for above, folders, files in os.walk(folder, followlinks=True):
+    for above, directories, files in os.walk(directory, followlinks=True):
         real = os.path.realpath(above)
         if real in seen:
-            folders.clear()
+            directories.clear()
             continue
         seen.add(real)
-        folders.sort()
-        for name in sorted([*folders, *files]):
+        directories.sort()
+        for name in sorted([*directories, *files]):
             path = Path(above, name)
-            yield os.path.relpath(path, folder), path
+            yield os.path.relpath(path, directory), path
 
 
 def _digest_of_file(path: Path) -> str:

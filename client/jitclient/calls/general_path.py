@@ -12,7 +12,7 @@ from jitclient.calls.arguments import NotAnArray, spec_of, specs_of
 from jitclient.calls.attempts import CallFailed, attempted
 from jitclient.calls.compilation import program_of
 from jitclient.calls.deps import Deps
-from jitclient.calls.identity import refuse_ambient
+from jitclient.calls.identity import raise_if_ambient
 from jitclient.calls.own_trace import OwnTrace, Raised
 from jitclient.calls.plan import Plan, SplitCall, renewed
 from jitclient.calls.program import Program
@@ -22,11 +22,11 @@ from jitclient.capture.dump import Capture, capture
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible, JitserverError
-from jitclient.jaxside import as_before, client_device, context, static_leaves, tree
+from jitclient.jaxside import client_device, context, static_leaves, tree, unchanged
 from jitclient.jaxside.avals import abstract
 from jitclient.jaxside.naming import leaf_names
 from jitclient.jaxside.options import JitOptions, Static
-from jitclient.jaxside.own_jit import own_jit
+from jitclient.jaxside.original_jit import original_jit
 from jitclient.session import process
 from jitclient.session.session import Session
 from jitclient.wire.messages import Spec
@@ -147,14 +147,14 @@ class GeneralPath:
                 raise
             self._warn(error)
             return in_process()
-        own, asked = self._own_trace(call, key), self._wanted(key)
+        own, first_wanted = self._own_trace(call, key), self._wanted(key)
 
         def program(session: Session, wanted: Specialisation) -> Program:
             # JAX also keeps its traces for `lower`.
-            known = self._known(key) if wanted is asked else None
+            known = self._known(key) if wanted is first_wanted else None
             return known if known and known.is_valid(session) else self._prepare(session, wanted, own)
 
-        return Lowered(asked, program, in_process)
+        return Lowered(first_wanted, program, in_process)
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of `RemoteFunction.trace`."""
@@ -204,7 +204,7 @@ class GeneralPath:
             CaptureError: the function cannot be captured.
         """
         captured = self.current_capture()
-        refuse_ambient(captured, self._deps)
+        raise_if_ambient(captured, self._deps)
         return captured.key
 
     # ---- on the daemon
@@ -268,9 +268,9 @@ class GeneralPath:
 
     def _prepare(self, session: Session, wanted: Specialisation, own: OwnTrace) -> Program:
         context.check_tracing(self._name)
-        context.check_alone()
+        context.check_single_process()
         program = program_of(session, wanted, self.fresh_capture, own)
-        client_device.say_so(session.platform)
+        client_device.notify_once(session.platform)
         return program
 
     def _wanted(self, key: _Key) -> Specialisation:
@@ -282,7 +282,7 @@ class GeneralPath:
 
     def _settings_here(self) -> context.Context | None:
         """Return the JAX settings of a call; None if the call is part of a trace, or jit is disabled."""
-        return None if process.inside_daemon else as_before.settings_here()
+        return None if process.inside_daemon else unchanged.settings_here()
 
     def _call_in_process(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         jitted = self._jitted_here  # imports jax
@@ -322,7 +322,7 @@ class GeneralPath:
                 # The user got the warnings about devices when the function was decorated.
                 if self._options.about_devices():
                     warnings.simplefilter("ignore")
-                self._jitted = own_jit(self._fun, **self._options.given())
+                self._jitted = original_jit(self._fun, **self._options.given())
         return self._jitted
 
     def _jitted_under(self, settings: context.Context) -> Any:

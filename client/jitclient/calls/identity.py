@@ -13,7 +13,7 @@ from jitclient.capture.ambient import process_state
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture, capture
 from jitclient.capture.explain.parts import parts_of
-from jitclient.capture.manifest import state_of, together
+from jitclient.capture.manifest import state_digest, state_of
 from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
 from jitclient.jaxside import device_options, tree
@@ -23,7 +23,7 @@ from jitclient.wire.explaining import Explain, Explained, KeyPart, encode_parts
 from jitclient.wire.messages import Lookup, Manifest, Signature, Spec, Verb
 from jitclient.wire.shardings import JitShardings, Sharding
 
-_LONGEST = 80
+_MAX_LENGTH = 80
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Identity:
     # Stands for the iteration order of sets, if the program may depend on it.
     order: tuple[Input, ...]
 
-    def why_here(self) -> CaptureError | None:
+    def own_trace_reason(self) -> CaptureError | None:
         """Return why this process must trace the function, although other processes find its program; else None."""
         if self.order:
             return CaptureError(str(self.captured.set_order))
-        return CaptureError("its declared inputs") if self.wanted.deps is not None else None
+        return CaptureError("the function has declared inputs") if self.wanted.deps is not None else None
 
     def parts(self) -> bytes:
         """Return the encoded parts of the key, for people."""
@@ -65,7 +65,7 @@ class Identity:
                 yield index, name
 
 
-def refuse_ambient(base: Capture, deps: Deps | None) -> None:
+def raise_if_ambient(base: Capture, deps: Deps | None) -> None:
     """Raise if a function reads undeclared inputs.
 
     Raises:
@@ -81,7 +81,7 @@ def identify(wanted: Specialisation, base: Capture) -> Identity:
     Raises:
         CaptureError: the program has no key that other processes can compute.
     """
-    refuse_ambient(base, wanted.deps)
+    raise_if_ambient(base, wanted.deps)
     check_carried(wanted.context)
     wanted = dataclasses.replace(wanted, context=(*wanted.context, *process_state.current()))
     inputs = wanted.deps.now() if wanted.deps else ()
@@ -109,7 +109,7 @@ def _capture_with_extras(wanted: Specialisation, base: Capture, inputs: tuple[In
 
 def signature_of(wanted: Specialisation, captured: Capture | None) -> Signature:
     """Return the signature of a call; without a capture, that of a traced program, whose text has the rest."""
-    ref = captured.index_of if captured is not None else values.nowhere
+    ref = captured.index_of if captured is not None else values.no_ref
     statics = wanted.statics if captured is not None else ()
     options = sorted(wanted.options.of_program().items())
     return Signature(
@@ -126,14 +126,14 @@ def signature_of(wanted: Specialisation, captured: Capture | None) -> Signature:
 def _shardings(wanted: Specialisation, ref: values.Ref) -> JitShardings | None:
     found = device_options.jit_shardings(wanted.options, wanted.structure, ref)
     if found is not None and wanted.order is not None:
-        raise CaptureError("its keywords place leaves of a class whose order differs between processes")
+        raise CaptureError("in_shardings and out_shardings apply to a class whose leaf order differs between processes")
     return found
 
 
 def manifests_of(lists: Sequence[tuple[str, ...]]) -> tuple[Manifest, ...]:
     """Return the state of this process for lists of names."""
     known = {name: value for names in lists for name, value in zip(names, state_of(names), strict=True)}
-    return tuple(Manifest(names, together(names, [known[name] for name in names])) for names in lists)
+    return tuple(Manifest(names, state_digest(names, [known[name] for name in names])) for names in lists)
 
 
 def explained(ask: Callable[[Verb, Explain, type[Explained]], Explained], question: Explain) -> Explained:
@@ -182,7 +182,7 @@ def _part(row: str, label: str, text: str, value: Any = None) -> KeyPart:
 
 
 def _value_text(value: Any) -> str:
-    return f"{value!r:.{_LONGEST}}" if values.is_self_contained(value) else type(value).__qualname__
+    return f"{value!r:.{_MAX_LENGTH}}" if values.is_self_contained(value) else type(value).__qualname__
 
 
 def _static_name(wanted: Specialisation, where: int | str) -> str:
@@ -205,10 +205,10 @@ def _where(sharding: Sharding | None) -> str:
 
 def _placed_text(wanted: Specialisation) -> str:
     given = wanted.options.about_devices()
-    return f"{', '.join(f'{name}={value}' for name, value in given.items()):.{_LONGEST}}"
+    return f"{', '.join(f'{name}={value}' for name, value in given.items()):.{_MAX_LENGTH}}"
 
 
 def _structure_text(structure: tree.Structure) -> str:
     """Return a structure as text, `((*, {'w': *}), {})`: positional arguments, then keywords."""
     text = shown(structure, itertools.repeat("*"))
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import CodeType, FunctionType, MappingProxyType, MethodType
 from typing import Any, NoReturn, TypeVar
 
-from jitclient.calls.agreement import difference_of_functions, is_same_capture
+from jitclient.calls.callback_equality import difference_of_functions, is_same_capture
 from jitclient.capture import manifest
 from jitclient.capture.codec import values
 from jitclient.capture.manifest.places import is_foundation
@@ -24,8 +24,8 @@ from jitclient.jaxside import backend_view, tree
 from jitclient.jaxside.avals import abstract, spec_of_aval
 from jitclient.jaxside.callbacks import callbacks_for_people, calls_back, functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
-from jitclient.jaxside.foreign import described, foreign_names, registered_by_program
-from jitclient.jaxside.own_jit import own_jit
+from jitclient.jaxside.ffi import described, foreign_names, registered_by_program
+from jitclient.jaxside.original_jit import original_jit
 from jitclient.wire.messages import DeviceInfo, Evidence, Spec
 
 _T = TypeVar("_T")
@@ -112,7 +112,7 @@ class OwnTrace:
         self._lowered: Any = None
         self._evidence: Evidence | None = None
         self.seconds = 0.0
-        self.reads = manifest.Reads(unseen="it has not run")
+        self.reads = manifest.Reads(unobserved_reason="the trace has not run")
 
     def run(
         self, platform: str, devices: Sequence[DeviceInfo], order: tuple[int, ...] | None, depends: Hashable
@@ -158,7 +158,9 @@ class OwnTrace:
         is_new = bool(traces) and self._jaxpr() not in _reads and (code is None or observation.has_run(code))
         if is_new:
             _reads[self._jaxpr()] = observation.reads(), depends
-        self.reads, then = _reads.get(self._jaxpr(), (manifest.Reads(unseen="JAX traced it before"), None))
+        self.reads, then = _reads.get(
+            self._jaxpr(), (manifest.Reads(unobserved_reason="JAX traced the function before"), None)
+        )
         return is_new or (then == depends and self._reads_the_same())
 
     def _reads_the_same(self) -> bool:
@@ -166,13 +168,13 @@ class OwnTrace:
 
         If the trace changes data that later traces depend on, such as a random generator, the answer is True.
         """
-        return bool(self.reads.drawn) or manifest.state_of(self.reads.names) == self.reads.state
+        return bool(self.reads.nonrepeatable) or manifest.state_of(self.reads.names) == self.reads.state
 
     def forget(self) -> None:
         """Forget the trace, which must not be used."""
         self._traced = self._lowered = self._evidence = None
 
-    def note_change(self, depends: Hashable) -> None:
+    def record_change(self, depends: Hashable) -> None:
         """Note the state after the trace, which changed it. As in JAX, that change causes no further trace."""
         _reads[self._jaxpr()] = self.reads, depends
 
@@ -191,10 +193,10 @@ class OwnTrace:
 
         leaves, avals = jax.tree.leaves(self._dynamic), self._traced.jaxpr.in_avals
         if len(avals) > len(self._specs):
-            raise CaptureError("it uses a value of another trace")
+            raise CaptureError("the function uses a value of another trace")
         same = len(leaves) == len(self._leaves) == len(avals) and all(map(operator.is_, leaves, self._leaves))
         if not same or not all(map(_is_of, avals, self._specs)):
-            raise CaptureError("JAX flattens its arguments in another way")
+            raise CaptureError("JAX flattens the arguments differently")
 
     def evidence(self, ref: values.Ref) -> Evidence:
         """Return the evidence by which the trace is compared with another."""
@@ -234,7 +236,7 @@ class OwnTrace:
         """Return how the functions that a program calls back differ from the own trace's; empty if they are equal."""
         names = self.evidence(ref).callbacks
         if not in_order and len(set(names)) < len(names):
-            return "which of its callbacks is which depends on an order"
+            return "the callbacks cannot be matched, because their order may differ"
         return difference_of_functions(self.callbacks(), functions, in_order=in_order)
 
     def results(self) -> tuple[Spec, ...]:
@@ -265,26 +267,26 @@ class OwnTrace:
 
         if calls_back(self._traced.jaxpr):
             what = callbacks_for_people(self._traced.jaxpr)
-            raise CaptureError(f"it is traced in this process, where its callbacks stay: {what}")
-        if stays := self.why_it_stays():
+            raise CaptureError(f"the callbacks stay in this process: {what}")
+        if stays := self.local_only_reason():
             raise CaptureError(stays)
         results = self.results()
         with _without_locations():
             try:
-                function = own_jit(self._over_leaves(name))
+                function = original_jit(self._over_leaves(name))
                 exported = export.export(function, platforms=[self._platform])(*self._avals())
                 program = bytes(exported.serialize())
             except Exception as error:
                 # Effects, callbacks and custom calls without a compatibility guarantee each raise another type.
-                raise CaptureError(f"its program cannot leave this process: {_first_sentence(error)}") from error
+                raise CaptureError(f"the program cannot be sent to the daemon: {_first_sentence(error)}") from error
         if exported.nr_devices > 1:
-            raise CaptureError(f"it is traced in this process, for {exported.nr_devices} of its devices")
+            raise CaptureError(f"the program uses {exported.nr_devices} devices of this process")
         return Exported(program, digest(program).hex(), results)
 
-    def why_it_stays(self) -> str:
+    def local_only_reason(self) -> str:
         """Return why only a process that has the code of its foreign functions can run the program, or ""."""
         names = foreign_names(self._traced.jaxpr)
-        return f"it calls the {described(names)}, whose code is in this process" if names else ""
+        return f"the program calls the {described(names)}, whose code is only in this process" if names else ""
 
     def is_foreign(self) -> bool:
         """Return whether the program calls foreign functions of the user, which may be other functions on the
@@ -308,8 +310,8 @@ class OwnTrace:
         """Return the positions of donated leaves in wire order."""
         import jax
 
-        told = [info.donated for info in jax.tree.leaves(self._traced.args_info)]
-        return tuple([number for number, donated in enumerate(tree.as_sent(told, self._order)) if donated])
+        donated = [info.donated for info in jax.tree.leaves(self._traced.args_info)]
+        return tuple([number for number, is_donated in enumerate(tree.as_sent(donated, self._order)) if is_donated])
 
     def _avals(self) -> list[Any]:
         return list(map(abstract, tree.as_sent(self._specs, self._order)))
@@ -323,7 +325,7 @@ class OwnTrace:
         if self._lowered is None:
             traced = self._traced
             if (self._order, self._order_of_results()) != (None, None):
-                function = own_jit(self._over_leaves("function"), donate_argnums=self._donated(), **self._options)
+                function = original_jit(self._over_leaves("function"), donate_argnums=self._donated(), **self._options)
                 traced = function.trace(*self._avals())
             try:
                 self._lowered = traced, traced.lower(lowering_platforms=(self._platform,))

@@ -20,22 +20,22 @@ from jitclient.calls import MISS, copies
 from jitclient.calls.arguments import value_of
 from jitclient.calls.attempts import raised_by_call
 from jitclient.calls.program import Program
-from jitclient.capture.graph.watch import GONE
+from jitclient.capture.graph.watch import UNBOUND_ERRORS
 from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, ProgramLost
-from jitclient.jaxside import as_before, context, tree
+from jitclient.jaxside import context, tree, unchanged
 from jitclient.jaxside.interop import is_jax_array
 from jitclient.jaxside.options import Static
 from jitclient.session import process
 from jitclient.session.failures import to_exception
-from jitclient.wire.array_transport import host_form, inline_most, is_key, nbytes_of
+from jitclient.wire.array_transport import host_form, inline_limit, is_key, nbytes_of
 from jitclient.wire.messages import Attached, Call, Run, Spec
 
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 """Function of positional arguments and keywords. If it raises `DaemonLost`, the daemon may have run the call."""
 
-_MOST_PLANS = 4
+_MAX_PLANS = 4
 _NUMBERS = (bool, int, float, complex)
-_NOT_RUN = ArrayBudgetExceeded, DaemonDraining, ProgramLost
+_NOT_EXECUTED = ArrayBudgetExceeded, DaemonDraining, ProgramLost
 # Compared by value; other static arguments are equal only if they are identical.
 _COMPARED = frozenset({bool, int, str, bytes})
 
@@ -68,23 +68,23 @@ def renewed(plans: tuple[Plan, ...], program: Program, settings: context.Context
     left = [plan for plan in plans if plan not in made]
     # A plan that missed this call would also miss the next.
     if made == [] or len(left) < len(plans):
-        is_as_before = as_before.check()
-        if not (is_as_before() and context.current() == settings and is_as_before()):
+        is_unchanged = unchanged.check()
+        if not (is_unchanged() and context.current() == settings and is_unchanged()):
             # Another thread has changed the settings since.
             return plans
-        plan = plan_of(program, is_as_before, call)
+        plan = plan_of(program, is_unchanged, call)
         made = program.plans[kinds] = None if plan is None else [plan]
-    return (*(made or ()), *left)[:_MOST_PLANS]
+    return (*(made or ()), *left)[:_MAX_PLANS]
 
 
 def _may_have_copy_later(leaves: Sequence[Any], n: int, program: Program) -> bool:
     leaf = leaves[n]
-    if type(leaf) is Array or nbytes_of(program.specs[n]) <= inline_most(len(leaves)):
+    if type(leaf) is Array or nbytes_of(program.specs[n]) <= inline_limit(len(leaves)):
         return False
     return is_jax_array(leaf) and copies.copy_of(leaf, program.session) is None
 
 
-def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall) -> Plan | None:
+def plan_of(program: Program, is_unchanged: Callable[[], bool], call: SplitCall) -> Plan | None:
     """Make a plan for calls like a finished one; return None if plans cannot cover such calls."""
     leaves = call.leaves
     copied = [is_jax_array(leaf) and copies.copy_of(leaf, program.session) is not None for leaf in leaves]
@@ -97,18 +97,18 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall)
     watch = program.capture.watch if program.capture is not None else None
     executable, results, inline, unflatten = prepared.executable, prepared.results, program.inline, program.unflatten
     call_now, waits = program.call_now, prepared.may_raise
-    count, forms, most = len(results), list(map(host_form, results)), inline_most(len(leaves))
-    taken = program.taken[0] if program.taken else ()
+    count, forms, max_inline = len(results), list(map(host_form, results)), inline_limit(len(leaves))
+    taken = program.used_donations[0] if program.used_donations else ()
 
     def plan(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if process.current is not session or session.program_generation != generation or not is_as_before():
+        if process.current is not session or session.program_generation != generation or not is_unchanged():
             return MISS
         if watch is not None:
             try:
                 for check in watch.checks:
                     if not check():
                         return MISS
-            except GONE:
+            except UNBOUND_ERRORS:
                 return MISS
         leaves: Any = args if leaves_of is None else leaves_of(args, kwargs)
         if leaves is None or len(leaves) != len(wants) or (leaves_of is None and kwargs):
@@ -150,7 +150,7 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall)
                     arguments.append(np.asarray(leaf).tobytes())
                 else:
                     value = leaf if given is dtype else leaf.astype(dtype)
-                    if value.nbytes <= most:
+                    if value.nbytes <= max_inline:
                         arguments.append(value.tobytes())
                     else:
                         arguments.append(Attached(value.nbytes))
@@ -160,7 +160,7 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall)
             if waits or (attachments and not is_queued):
                 try:
                     arrays = call_now(arguments, attachments, leaves)
-                except _NOT_RUN:
+                except _NOT_EXECUTED:
                     return MISS
             else:
                 first = session.next_handle
@@ -177,7 +177,7 @@ def plan_of(program: Program, is_as_before: Callable[[], bool], call: SplitCall)
                     done, _ = session.run(run, program_generation=generation)
                     if done.failures:
                         error = to_exception(done.failures[0][1])
-                        if isinstance(error, _NOT_RUN):
+                        if isinstance(error, _NOT_EXECUTED):
                             return MISS
                         raise raised_by_call(error)
                     for n, value in zip(inline, done.values):  # noqa: B905
@@ -198,10 +198,10 @@ def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_q
     """Return the requirements on the leaves of a covered call; None if plans cannot cover such calls."""
     prepared = program.prepared
     by_value = any(type(leaves[position]) is not Array for position in prepared.donated)
-    if program.order is not None or by_value or (prepared.donated and not program.taken):
+    if program.order is not None or by_value or (prepared.donated and not program.used_donations):
         return None
-    most = inline_most(len(program.inline))
-    if not is_queued and any(nbytes_of(prepared.results[n]) > most for n in program.inline):
+    max_inline = inline_limit(len(program.inline))
+    if not is_queued and any(nbytes_of(prepared.results[n]) > max_inline for n in program.inline):
         return None
     wants: list[_Want] = []
     for leaf, spec, has_copy in zip(leaves, program.specs, copied, strict=True):
@@ -211,7 +211,7 @@ def _wants(program: Program, leaves: Sequence[Any], copied: Sequence[bool], is_q
             wants.append((kind, spec, Array, None, True))
         elif kind is Array:
             wants.append((kind, spec, None, None, False))
-        elif kind is not np.ndarray and nbytes_of(spec) > inline_most(len(leaves)):
+        elif kind is not np.ndarray and nbytes_of(spec) > inline_limit(len(leaves)):
             return None
         elif kind in _NUMBERS:
             wants.append((kind, spec, None, dtype, False))

@@ -53,7 +53,7 @@ class Program:
         # Positions of the leaves that may have copies on the daemon.
         self.copied = copies.places(self.specs, prepared.donated)
         # Positions of the donated leaves that a call really uses, known after the first call.
-        self.taken: list[tuple[int, ...]] = []
+        self.used_donations: list[tuple[int, ...]] = []
         # Plan by types of leaves; an empty list if none was made yet, None if none can be made.
         self.plans: dict[Hashable, list[Any] | None] = {}
         self.callbacks = Callbacks(functions, prepared.slots) if prepared.slots else None
@@ -90,7 +90,7 @@ class Program:
                 session.call_later(prepared.executable, arguments, first, attachments, self.generation)
                 if len(self.inline) > 1:
                     fetch_together([arrays[n] for n in self.inline])
-                for position in self.taken[0] if self.taken else ():
+                for position in self.used_donations[0] if self.used_donations else ():
                     _note_donation(leaves[position])
             else:
                 arrays = self.call_now(arguments, attachments, leaves)
@@ -122,8 +122,8 @@ class Program:
         if done.failures:
             raise raised_by_call(to_exception(done.failures[0][1]))
         if prepared.donated:
-            self.taken[:] = [tuple([position for _, position in done.taken])]
-            for position in self.taken[0]:
+            self.used_donations[:] = [tuple([position for _, position in done.used_donations])]
+            for position in self.used_donations[0]:
                 _note_donation(leaves[position])
         for n, value in zip(fetch, fetched, strict=True):
             if not isinstance(value, Failure):
@@ -133,9 +133,9 @@ class Program:
     def _is_donation_known(self, leaves: Sequence[Any]) -> bool:
         """Return whether it is known, from an earlier call, which donated leaves a call uses."""
         if len(set(map(id, leaves))) < len(leaves):
-            _refuse_twice(leaves, self.prepared.donated)
+            _raise_if_donated_twice(leaves, self.prepared.donated)
             return False
-        return bool(self.taken)
+        return bool(self.used_donations)
 
     def _have_room(self, attachments: Sequence[HostArray]) -> bool:
         """Return whether large results may also come with the answer, in the shared memory of the arguments."""
@@ -161,7 +161,7 @@ def _note_donation(leaf: Any) -> None:
         leaf.delete()
 
 
-def _refuse_twice(leaves: Sequence[Any], donated: Sequence[int]) -> None:
+def _raise_if_donated_twice(leaves: Sequence[Any], donated: Sequence[int]) -> None:
     """Raise as the runtime does if an array is donated twice, which the runtime cannot detect in copies."""
     given = [id(leaf) for leaf in leaves if is_jax_array(leaf)]
     for position in donated:

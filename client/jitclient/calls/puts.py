@@ -34,14 +34,14 @@ def with_copies(
     if not ours:
         return leaves
     found_copies = {key: copies.copy_of(leaves[n], session) for key, n in ours.items()}
-    due = [n for key, n in ours.items() if found_copies[key] is None and copies.note_given(leaves[n], program)]
+    due = [n for key, n in ours.items() if found_copies[key] is None and copies.record_use(leaves[n], program)]
     if due:
         made: Sequence[Array | None] = [None] * len(due)
         with contextlib.suppress(ArrayBudgetExceeded):
             given = [leaves[n] for n in due], [specs[n] for n in due]
             made = session.retrying(lambda: _put(session, *given, is_spare=True), repeats=1)
         for n, copy in zip(due, made, strict=True):
-            copies.note(leaves[n], copy)
+            copies.record_copy(leaves[n], copy)
             found_copies[id(leaves[n])] = copy
     found: list[Any] = list(leaves)
     for n in places:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 
 from jitclient.calls import MISS
 from jitclient.calls.deps import Deps
-from jitclient.capture.describe.jitted import own_attributes, rebuild_jit
+from jitclient.capture.describe.jitted import program_attributes, rebuild_jit
 from jitclient.core.tracebacks import add_hint, is_of_loading, without_machinery
 from jitclient.errors import DaemonLost, DaemonUnavailable, JitserverError, loading
 from jitclient.jaxside.options import JitOptions
@@ -116,7 +116,7 @@ class RemoteFunction(Generic[P, R]):
 
     def __reduce__(self) -> Any:
         made_of = self._fun, self._options.given(), *([self._deps.declared] if self._deps is not None else ())
-        return rebuild, made_of, own_attributes(self, self._fun) or None
+        return rebuild, made_of, program_attributes(self, self._fun) or None
 
     def __copy__(self) -> Self:
         return self  # as functions are copied

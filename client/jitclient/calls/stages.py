@@ -189,8 +189,8 @@ class Compiled:
             fresh = self._make(session, self._wanted)
             if known.capture is not None and (fresh.capture is None or fresh.capture.key != known.capture.key):
                 raise DaemonLost(
-                    f"{self._wanted.name} was compiled on a daemon that has ended, and has changed since: "
-                    "lower and compile it again"
+                    f"{self._wanted.name} has changed, and the daemon that compiled it has exited. "
+                    "Lower and compile it again."
                 )
             self._program = fresh
         return self._program

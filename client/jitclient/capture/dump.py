@@ -6,18 +6,18 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any
 
-from jitclient.capture.ambient.patches import refuse_patches
+from jitclient.capture.ambient.patches import raise_if_patched
 from jitclient.capture.codec.pickler import Pickler
 from jitclient.capture.codec.plain import Reduced
 from jitclient.capture.codec.tracers import holds_tracer
-from jitclient.capture.describe import containers, functions, others, wrappers  # noqa: F401  (they register)
+from jitclient.capture.describe import containers, dispatch, functions, wrappers  # noqa: F401  (they register)
 from jitclient.capture.graph.failures import raise_needed
 from jitclient.capture.graph.nodes import Node, Value
 from jitclient.capture.graph.schedule import Schedule, Step, order_sets
 from jitclient.capture.graph.set_order import set_order
 from jitclient.capture.graph.walker import Walker
-from jitclient.capture.objects import Numbering
-from jitclient.capture.steps.format import COMPLETES, LOCATED, NAMEABLE, SHARED, Head
+from jitclient.capture.objects import ObjectIndex
+from jitclient.capture.steps.format import COMPLETION_PREFIX, IDENTITY_OPS, INDEXED_OPS, LOCATED_OPS, Head
 from jitclient.capture.user_code.code import canonical_code
 from jitclient.core.digests import digest
 from jitclient.errors import AmbientInput, CaptureError
@@ -44,7 +44,7 @@ _CALLS_BACK = frozenset({"callback", "io_callback", "pure_callback"})
 """Words of code with effects in the client's process."""
 
 
-class Capture(Numbering):
+class Capture(ObjectIndex):
     """Function as canonical bytes, with all the user code and values that it depends on.
 
     Attributes:
@@ -64,9 +64,9 @@ class Capture(Numbering):
         schedule = Schedule()
         schedule.add(list(roots))
         made = [step for step in schedule.steps if isinstance(step, Node)]
-        super().__init__(extras, [node.obj for node in made if node.op in NAMEABLE])
-        self._located = [node.obj for node in made if node.op in LOCATED]
-        self._shared = {node.index: node.obj for node in made if node.op in SHARED}
+        super().__init__(extras, [node.obj for node in made if node.op in INDEXED_OPS])
+        self._located = [node.obj for node in made if node.op in LOCATED_OPS]
+        self._shared = {node.index: node.obj for node in made if node.op in IDENTITY_OPS}
         self.payload = _pickled(schedule.steps, roots, has_classes=any(node.op == "class" for node in made))
         self.key = digest(self.payload).hex()
         self.locations = _locations(self._located, [node.obj for node in made if node.op == "namespace"])
@@ -79,7 +79,7 @@ class Capture(Numbering):
 
     def is_current(self) -> bool:
         """Return whether a new capture of the function would equal this one and no captured object holds a tracer."""
-        return self.unchanged() and not self.watch.met_tracer and not any(map(_has_tracer, self._instances))
+        return self.unchanged() and not self.watch.saw_tracer and not any(map(_has_tracer, self._instances))
 
     def made_at(self, number: int) -> Any:
         """Return the captured object with the number that a load gives it.
@@ -119,16 +119,16 @@ def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) 
         walker, roots = _walk(fn, extras)
         calls_back = not _CALLS_BACK.isdisjoint(walker.words)
         ambient = raise_needed(list(roots), allow_ambient, calls_back) if walker.failed else None
-        refuse_patches(walker.packages, walker.patches, walker.made)
+        raise_if_patched(walker.packages, walker.patches, walker.made)
         order_sets(walker.unordered)
         return Capture(walker, roots, extras, ambient)
     except RecursionError as error:
-        raise CaptureError("it is nested too deeply to be captured") from error
+        raise CaptureError("the function or its data is nested too deeply to be captured") from error
     except CaptureError:
         raise
     except Exception as error:
         # The function can run without a daemon, whatever the error is.
-        raise CaptureError(f"it cannot be captured: {type(error).__name__}: {error}") from error
+        raise CaptureError(f"the function cannot be captured: {type(error).__name__}: {error}") from error
 
 
 def _has_tracer(instance: Any) -> bool:
@@ -144,7 +144,7 @@ def _walk(fn: Any, extras: tuple[Any, ...]) -> tuple[Walker, tuple[Value, list[V
         walker.run()
         wanted = {option for option, words in _OPTIONS.items() if words & walker.words}
         if wanted <= options:
-            walker.watch.seal()
+            walker.watch.start()
             return walker, roots
         options |= wanted
 
@@ -163,7 +163,7 @@ def _reduced(step: Step) -> Reduced:
     if isinstance(step, Node):
         return Reduced(step.op, ([need.index for need, _ in step.needs], *step.args))
     node, fill = step
-    return Reduced(COMPLETES + fill.op, (node.index, *fill.args))
+    return Reduced(COMPLETION_PREFIX + fill.op, (node.index, *fill.args))
 
 
 def _locations(located: list[Any], namespaces: list[dict[str, Any]]) -> bytes:

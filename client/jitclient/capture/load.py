@@ -4,15 +4,15 @@ from types import CodeType
 from typing import Any
 
 from jitclient.capture.codec.unpickler import from_bytes
-from jitclient.capture.objects import Numbering
+from jitclient.capture.objects import ObjectIndex
 from jitclient.capture.steps.builder import Builder
-from jitclient.capture.steps.format import LOCATED, NAMEABLE, SHARED
+from jitclient.capture.steps.format import IDENTITY_OPS, INDEXED_OPS, LOCATED_OPS
 from jitclient.capture.steps.sharing import loading
 from jitclient.capture.user_code.bytecode import nested
 from jitclient.errors import CaptureError, Incompatible
 
 
-class Loaded(Numbering):
+class Loaded(ObjectIndex):
     """Loaded capture: its function, its extras, and every object made for it.
 
     Attributes:
@@ -23,12 +23,12 @@ class Loaded(Numbering):
 
     def __init__(self, builder: Builder, fn: Any, extras: tuple[Any, ...]) -> None:
         self.made: list[tuple[str, Any]] = list(zip(builder.ops, builder.objects, strict=True))
-        super().__init__(extras, [obj for op, obj in self.made if op in NAMEABLE])
+        super().__init__(extras, [obj for op, obj in self.made if op in INDEXED_OPS])
         self.fn = fn
         self.extras = extras
-        self._numbers = {id(obj): number for number, (op, obj) in enumerate(self.made) if op in SHARED}
+        self._numbers = {id(obj): number for number, (op, obj) in enumerate(self.made) if op in IDENTITY_OPS}
         self._groups = builder.plan.groups
-        located = [obj for op, obj in self.made if op in LOCATED]
+        located = [obj for op, obj in self.made if op in LOCATED_OPS]
         self._places = {
             id(code): (code, number, part)
             for number, owner in enumerate(located)

@@ -6,7 +6,7 @@ from jitclient.capture.codec.pickler import to_bytes
 from jitclient.capture.codec.plain import is_plain
 
 
-class Numbering:
+class ObjectIndex:
     """Index of a capture's objects: first the extras, then every nameable object that the program makes.
 
     Objects are found by identity. Plain values among the extras, which have no identity, are found by value.

@@ -5,7 +5,7 @@ import sys
 import warnings
 
 
-def say(text: str) -> None:
+def print_notice(text: str) -> None:
     """Print a line on stderr, if stderr is usable."""
     if sys.stderr is not None:
         # The program may have replaced stderr with an object of its own, which may raise any exception.
@@ -31,7 +31,7 @@ def warn(text: str) -> None:
         repeat(text, RuntimeWarning)
     except Exception:
         # Raised by the warning itself, or by the program's replacement of `warnings.showwarning`.
-        say(text)
+        print_notice(text)
 
 
 def repeat(text: str, category: type[Warning]) -> None:

@@ -20,7 +20,7 @@ def shown(label: str, enabled: bool) -> Iterator[Callable[[str], None]]:
     with contextlib.suppress(RuntimeError):  # no thread is available
         Thread(line.wait, "progress").start()
     try:
-        yield line.say
+        yield line.show_phase
     finally:
         line.stop()
 
@@ -48,7 +48,7 @@ class _Line:
             if not self._stopped.is_set():
                 self._progress.start()
 
-    def say(self, phase: str) -> None:
+    def show_phase(self, phase: str) -> None:
         self._progress.update(self._task, description=f"{phase} {self._label}")
 
     def stop(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
-_BEGIN_SECONDS = 2.0
+_START_SECONDS = 2.0
 
 
 class Thread:
@@ -33,8 +33,8 @@ class Thread:
             RuntimeError: the system has no thread or no memory for it.
         """
         _thread.start_new_thread(self._run, ())
-        if not self._begun.wait(_BEGIN_SECONDS):
-            raise RuntimeError(f"the thread {self.name!r} did not begin within {_BEGIN_SECONDS:.0f} s")
+        if not self._begun.wait(_START_SECONDS):
+            raise RuntimeError(f"the thread {self.name!r} did not start within {_START_SECONDS:.0f} s")
 
     def is_alive(self) -> bool:
         """Return whether the thread runs: it has started and has not finished."""

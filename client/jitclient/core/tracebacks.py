@@ -73,6 +73,6 @@ def _hint_for(error: BaseException) -> str | None:
         if cls.__name__ in _BY_CLASS and cls.__module__.partition(".")[0] in ("jax", "flax"):
             return f"hint: {_BY_CLASS[cls.__name__]}"
     # Not str(error), because a user's `__str__` may raise any exception.
-    said = error.args[0] if error.args and isinstance(error.args[0], str) else ""
-    found = [hint for text, hint in _BY_TEXT.items() if text in said]
+    message = error.args[0] if error.args and isinstance(error.args[0], str) else ""
+    found = [hint for text, hint in _BY_TEXT.items() if text in message]
     return f"hint: {found[0]}" if found else None

@@ -69,7 +69,7 @@ def spec_of_aval(aval: Any, sharding: Sharding | None = None) -> Spec:
     import jax
 
     if not isinstance(aval, jax.core.ShapedArray) or aval.dtype == jax.dtypes.float0:
-        raise CaptureError(f"a result is a {aval}, which cannot leave the process that makes it")
+        raise CaptureError(f"a result has the type {aval}, which cannot be sent to another process")
     return Spec(tuple(aval.shape), str(aval.dtype), bool(getattr(aval, "weak_type", False)), sharding)
 
 

@@ -75,13 +75,13 @@ def _prepare() -> bool:
     import jax
 
     questions = (jax.default_backend, jax.devices, jax.device_count, jax.local_device_count)
-    if not internals.replace_get_backend(lambda real: _Asked(real, questions)):
+    if not internals.replace_get_backend(lambda real: _GetBackend(real, questions)):
         return False
     jax.local_devices = _local_devices(jax.local_devices)
     return True
 
 
-class _Asked:
+class _GetBackend:
     """Replacement of jax's function that finds a backend."""
 
     def __init__(self, real: Any, questions: Iterable[Any]) -> None:

@@ -34,7 +34,7 @@ def functions_of(traced: Any, lowered: Any) -> tuple[Callable[..., tuple[Any, ..
         return tuple(compile_arguments(lowered)["host_callbacks"])
     except (AttributeError, KeyError) as error:
         if traced.jaxpr.effects or calls_back(traced.jaxpr):
-            raise CaptureError("its callbacks cannot be found in this version of JAX") from error
+            raise CaptureError("this version of JAX does not expose the callbacks of a lowered program") from error
         return ()
 
 

@@ -7,20 +7,20 @@ use the CPU, unless it has already started a backend or the user set JITSERVER_C
 import dataclasses
 import sys
 
-from jitclient.core.notices import say
+from jitclient.core.notices import print_notice
 from jitclient.core.settings import settings
 from jitclient.jaxside import internals, interop
 
 
 @dataclasses.dataclass
 class _State:
-    is_asked: bool = False
+    is_requested: bool = False
     """Whether jax is to be pinned, immediately or when the program imports it."""
     is_pinned: bool = False
     is_released: bool = False
     platforms: str | None = None
     """Value of `jax_platforms` before jax was pinned."""
-    has_said_so: bool = False
+    has_notified: bool = False
 
 
 _state = _State()
@@ -32,8 +32,8 @@ def pin() -> None:
     Raises:
         SettingsError: JITSERVER_CLIENT_DEVICE has an invalid value.
     """
-    if not _state.is_asked and settings().client_device == "cpu":
-        _state.is_asked = True
+    if not _state.is_requested and settings().client_device == "cpu":
+        _state.is_requested = True
         interop.when_loaded(_pin)
 
 
@@ -46,17 +46,17 @@ def release() -> None:
         _state.is_pinned = False
 
 
-def say_so(platform: str) -> None:
+def notify_once(platform: str) -> None:
     """Print once on stderr that jax computes on the CPU in this process, unless the daemon does so, too.
 
     Args:
         platform: The daemon's platform.
     """
-    if _state.is_pinned and platform != "cpu" and not _state.has_said_so:
-        _state.has_said_so = True
-        say(
-            f"jax itself computes on the CPU in this process, as the daemon uses the {platform} "
-            "(JITSERVER_CLIENT_DEVICE=keep changes that)"
+    if _state.is_pinned and platform != "cpu" and not _state.has_notified:
+        _state.has_notified = True
+        print_notice(
+            f"jax runs on the CPU in this process, because the daemon uses the {platform}. "
+            "Set JITSERVER_CLIENT_DEVICE=keep to change this."
         )
 
 

@@ -10,7 +10,13 @@ from typing import Any
 from jitclient.core.settings import BOOLEANS
 from jitclient.errors import CaptureError
 from jitclient.jaxside import internals, shardings
-from jitclient.jaxside.jax_settings import CARRIED, OBEYED, OUTSIDE_OF_TRACE_CONTEXT, REFUSED, REFUSED_WHEN_MADE
+from jitclient.jaxside.jax_settings import (
+    CARRIED,
+    CLIENT_ONLY,
+    OUTSIDE_OF_TRACE_CONTEXT,
+    REFUSED,
+    REFUSED_WHEN_COMPILING,
+)
 from jitclient.wire.shardings import Mesh, Sharding
 
 DEFAULTS = CARRIED
@@ -75,10 +81,10 @@ def check_carried(context: Context) -> None:
     Raises:
         CaptureError: A setting of this kind differs from its default.
     """
-    for name, value in (*context, *_differing(REFUSED_WHEN_MADE)):
-        if name in REFUSED or name in REFUSED_WHEN_MADE:
+    for name, value in (*context, *_differing(REFUSED_WHEN_COMPILING)):
+        if name in REFUSED or name in REFUSED_WHEN_COMPILING:
             raise CaptureError(
-                f"the setting {name} = {value!r} holds for a whole process, so the daemon cannot use it for one call"
+                f"the setting {name} = {value!r} applies to a whole process, so the daemon cannot use it for one call"
             )
 
 
@@ -92,7 +98,7 @@ def check_tracing(name: str) -> None:
         raise RuntimeError(f"re-tracing function {name} for `jit`, but 'no_tracing' is set")
 
 
-def check_alone() -> None:
+def check_single_process() -> None:
     """Refuse programs that consist of several processes, which compute together on all their devices.
 
     Raises:
@@ -100,7 +106,7 @@ def check_alone() -> None:
     """
     jax = sys.modules.get("jax")
     if jax is not None and jax.distributed.is_initialized() and jax.process_count() > 1:
-        raise CaptureError("it is part of a program of several processes (jax.distributed), and the daemon serves one")
+        raise CaptureError("this process is one of several (jax.distributed), which the daemon does not support")
 
 
 def check_execution(name: str) -> None:
@@ -198,7 +204,7 @@ def _variables() -> dict[str, str]:
     return found
 
 
-_NAMES = frozenset(name.upper() for name in (*_ALL, *REFUSED_WHEN_MADE, *OBEYED))
+_NAMES = frozenset(name.upper() for name in (*_ALL, *REFUSED_WHEN_COMPILING, *CLIENT_ONLY))
 _environment: tuple[dict[Any, Any], dict[str, str]] = ({}, {})
 
 

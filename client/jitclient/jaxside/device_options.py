@@ -10,7 +10,7 @@ from jitclient.wire.shardings import JitShardings, Outputs, Sharding
 
 
 def jit_shardings(
-    options: JitOptions, structure: tree.Structure, ref: values.Ref = values.nowhere
+    options: JitOptions, structure: tree.Structure, ref: values.Ref = values.no_ref
 ) -> JitShardings | None:
     """Return the shardings of the arguments' leaves and of the results; None if no keyword specifies them."""
     if not options.about_devices():
@@ -45,7 +45,7 @@ def of_results(outputs: Outputs, out_tree: Any, deref: values.Deref) -> list[Any
         ValueError: The shardings' tree is not a prefix of the results' tree.
     """
     if tree.leaf_order(tree.structure_of(out_tree)) is not None:
-        raise CaptureError("its keywords have shardings for leaves of a class whose order differs between processes")
+        raise CaptureError("in_shardings and out_shardings apply to a class whose leaf order differs between processes")
     leaves = [message and shardings.to_jax(message) for message in outputs.leaves]
     return [leaves[number] for number in _spread(tree.decode(outputs.tree, deref), out_tree)]
 

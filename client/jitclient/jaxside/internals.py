@@ -74,7 +74,7 @@ def window(start: Any, size: int) -> Any:
 
 
 def register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
-    """Make jax accept instances of a class as arrays; see `interop.introduce`.
+    """Make jax accept instances of a class as arrays; see `interop.register_arrays`.
 
     Raises:
         Exception: This version of jax has other internals. The exception may be of any type.
@@ -136,11 +136,11 @@ def find_no_plugins() -> None:
             bridge._discover_and_register_pjrt_plugins()
 
 
-def find_plugins_in(folder: str) -> None:
+def find_plugins_in(directory: str) -> None:
     """Make jax search for plugins again if a directory, the first in the program's import path, describes packages."""
     bridge: Any = sys.modules.get("jax._src.xla_bridge")
     with contextlib.suppress(OSError):
-        if bridge and any(name.endswith((".dist-info", ".egg-info", "jax_plugins")) for name in os.listdir(folder)):
+        if bridge and any(name.endswith((".dist-info", ".egg-info", "jax_plugins")) for name in os.listdir(directory)):
             bridge._plugins_registered = False
 
 
@@ -159,7 +159,7 @@ class Stages:
         self._parse, self._registry = jax_jit.parse_arguments, tree_util.tracing_registry
         self._context: Any = None
 
-    def take(self, traced: Any, options: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    def lowering_inputs(self, traced: Any, options: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """Return the jaxpr to lower and the dynamic arguments, as jax derives them from a result of `infer`."""
         names = options.static_argnums, options.static_argnames
         _, dynamic = self._parse(args, tuple(kwargs.values()), tuple(kwargs), *names, self._registry)

@@ -33,7 +33,7 @@ def is_jax_array(value: Any) -> bool:
     return jax is not None and isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
 
 
-def is_of_this_process(value: Any) -> bool:
+def is_process_local(value: Any) -> bool:
     """Return whether `jit` accepts a value that no other process can hold, such as a `jax.Ref` or a token."""
     jax = _jax()
     if jax is None:
@@ -80,7 +80,7 @@ def when_loaded(action: Callable[[], None], module: str = "jax", holding: str = 
     waiting.actions.append(action)
 
 
-def introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
+def register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
     """Make jax treat instances of `cls` as arrays, immediately or when the program imports jax.
 
     Args:
@@ -88,10 +88,10 @@ def introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any]
         aval_of: Gives the abstract value of an instance.
         value_of: Gives the value of an instance as an array of jax.
     """
-    when_loaded(lambda: _introduce(cls, aval_of, value_of))
+    when_loaded(lambda: _register_arrays(cls, aval_of, value_of))
 
 
-def _introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
+def _register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
     global Array
     try:
         internals.register_arrays(cls, aval_of, value_of)
@@ -99,7 +99,7 @@ def _introduce(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any
     # Other versions of jax may have different internals, which may raise any exception.
     except Exception as error:
         warn(
-            f"jax {sys.modules['jax'].__version__} does not accept jitclient.Array ({error!r}): pass arrays to its "
+            f"jax {sys.modules['jax'].__version__} does not accept jitclient.Array ({error!r}). Pass arrays to its "
             "functions as np.asarray(array)"
         )
 

@@ -58,7 +58,7 @@ REFUSED: dict[str, Any] = {
 A call under a setting that differs from the default given here runs in the client.
 """
 
-REFUSED_WHEN_MADE: dict[str, Any] = {
+REFUSED_WHEN_COMPILING: dict[str, Any] = {
     "jax_bcoo_cusparse_lowering": False,
     "jax_check_tracer_leaks": False,
     "jax_compiler_enable_remat_pass": True,
@@ -95,7 +95,7 @@ OUTSIDE_OF_TRACE_CONTEXT = (
 )
 """Settings of `CARRIED` that are not part of JAX's trace context."""
 
-OBEYED = ("jax_disable_jit", "jax_log_compiles", "jax_no_tracing")
+CLIENT_ONLY = ("jax_disable_jit", "jax_log_compiles", "jax_no_tracing")
 """Settings that apply in the client: whether calls use the daemon, may need a new program, or are logged."""
 
 OF_DEVICES = (
@@ -132,7 +132,7 @@ OF_DEVICES = (
 )
 """Settings that configure the backend of a process. The daemon has its own, which are part of its address."""
 
-WITHOUT_MEANING = (
+IRRELEVANT = (
     "jax2tf_associative_scan_reductions",
     "jax2tf_default_native_serialization",
     "jax_array_garbage_collection_guard",

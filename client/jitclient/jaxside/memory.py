@@ -14,7 +14,7 @@ _LIBRARIES = ("numpy", "random", "lax", "nn", "scipy")
 _EXECUTIONS = ("ExecuteReplicated.__call__", "apply_primitive", "Compiled.__call__")
 
 
-def is_of_xla(array: Any) -> bool:
+def owns_xla_memory(array: Any) -> bool:
     """Return whether an array is the result of a computation, so that XLA owns its memory and never changes it.
 
     An array from `device_put`, in contrast, may share memory that the program can write. The decision uses the

@@ -53,7 +53,7 @@ class _Named:
         self.name = name
 
 
-def learnt(kind: Any, meta: Any, count: int) -> NodeOrder | None:
+def order_of_node(kind: Any, meta: Any, count: int) -> NodeOrder | None:
     """Return the order of a node's `count` children and its metadata in this process.
 
     Return None if the order is the same in every process, or unknown.
@@ -68,7 +68,7 @@ def learnt(kind: Any, meta: Any, count: int) -> NodeOrder | None:
     # Unflattening runs the user's code, which may raise any exception for placeholder children.
     except Exception:
         return None
-    order: NodeOrder | None = here(kind, frozenset(attributes))
+    order: NodeOrder | None = local_order(kind, frozenset(attributes))
     if order is None or [id(attributes[name]) for name in order.children] != list(map(id, children)):
         return None
     if order.meta is not None and not _holds(attributes, order.meta, meta):
@@ -83,7 +83,7 @@ def _holds(attributes: dict[str, Any], names: tuple[str, ...], meta: Any) -> boo
 
 
 @functools.lru_cache(maxsize=1024)
-def here(kind: Any, names: frozenset[str]) -> NodeOrder | None:
+def local_order(kind: Any, names: frozenset[str]) -> NodeOrder | None:
     """Return the order in which this process flattens an instance with these attributes; None if it is unknown."""
     try:
         blank: Any = object.__new__(kind)
@@ -112,13 +112,17 @@ def of_named_tuple(kind: Any) -> NodeOrder | None:
         fields = tuple.__new__(kind, map(_Named, kind._fields))
         children, meta = _flattened(fields)
     except Exception as error:
-        raise CaptureError(f"{kind.__qualname__} is a node that computes with its fields") from error
+        raise CaptureError(_flatten_message(kind)) from error
     if meta is None and [id(child) for child in children] == list(map(id, fields)):
         return None
     kept = meta if type(meta) is tuple else ()
     if len(children) + len(kept) != len(fields) or not all(type(item) is _Named for item in (*children, *kept)):
-        raise CaptureError(f"{kind.__qualname__} is a node that computes with its fields")
+        raise CaptureError(_flatten_message(kind))
     return NodeOrder(tuple(child.name for child in children), tuple(item.name for item in kept), kind._fields)
+
+
+def _flatten_message(kind: Any) -> str:
+    return f"{kind.__qualname__}'s pytree flatten function must only reorder its fields, not compute with them"
 
 
 def named_tuple(kind: Any, order: NodeOrder, meta: Any, children: Sequence[Any]) -> Any:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from jitclient.core.notices import repeat
-from jitclient.jaxside.own_jit import own_jit
+from jitclient.jaxside.original_jit import original_jit
 
 Static = tuple[int | str, Any]
 
@@ -69,7 +69,7 @@ class JitOptions:
         if self.about_devices():
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                own_jit(fun, **self.given())
+                original_jit(fun, **self.given())
             for warning in caught:
                 repeat(str(warning.message), warning.category)
 
@@ -106,8 +106,8 @@ class JitOptions:
 
     def of_program(self) -> dict[str, Any]:
         """Return the options that belong to the program, without those that the signature holds in another form."""
-        told = ("static_", "donate_", *_ABOUT_DEVICES)
-        return {name: value for name, value in self.given().items() if not name.startswith(told)}
+        excluded_prefixes = ("static_", "donate_", *_ABOUT_DEVICES)
+        return {name: value for name, value in self.given().items() if not name.startswith(excluded_prefixes)}
 
 
 def joined(
@@ -148,9 +148,9 @@ def _completed(
         raise ValueError(f"{what}nums is {given_numbers}, but the function has {len(positional)} positional arguments")
     unnamed = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
     any_name = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    strangers = [n for n in given_names or () if n in unnamed or not (any_name or n in signature.parameters)]
-    if strangers:
-        raise ValueError(f"{what}names has {strangers[0]!r}, which is no argument of the function")
+    unknown_names = [n for n in given_names or () if n in unnamed or not (any_name or n in signature.parameters)]
+    if unknown_names:
+        raise ValueError(f"{what}names has {unknown_names[0]!r}, which is not an argument of the function")
     if given_numbers is None and given_names is not None:
         given_numbers = tuple(n for n, p in enumerate(positional) if p.name in given_names)
     elif given_names is None and given_numbers is not None:

@@ -40,8 +40,8 @@ class Placement:
         except Incompatible as error:
             # JAX's functions accept an AttributeError here.
             raise AttributeError(
-                f"the array is on devices of the daemon that jax in this process, with {jax.device_count()}, cannot "
-                "name: start the program with XLA_FLAGS=--xla_force_host_platform_device_count=N"
+                f"the array is on devices of the daemon that jax in this process (which has {jax.device_count()}) "
+                "lacks. Start the program with XLA_FLAGS=--xla_force_host_platform_device_count=N"
             ) from error
 
     def devices(self) -> set[Any]:
@@ -134,9 +134,9 @@ class Placement:
 
 def _jax(name: str) -> Any:
     if "jax" not in sys.modules:
-        raise AttributeError(f"{name} needs jax in this process: import jax first")
+        raise AttributeError(f"{name} needs jax in this process. Import jax first.")
     return sys.modules["jax"]
 
 
 def _no_stream() -> Any:
-    raise NotImplementedError("stream argument of array.to_device()")
+    raise NotImplementedError("array.to_device(): the stream argument is not supported")

@@ -8,7 +8,7 @@ from typing import Any
 from jitclient.core.threads import Thread
 
 
-def is_under_way() -> bool:
+def is_active() -> bool:
     """Return whether this thread is tracing for `jax.jit`, `jax.grad`, `jax.vmap` or any other transformation.
 
     Return True if no thread can be started for the comparison: the call then runs in this process, which is always
@@ -41,5 +41,5 @@ def _state_of_a_fresh_thread() -> Any:
     thread.start()
     thread.join()
     if not found:
-        raise RuntimeError("a fresh thread did not say its state")
+        raise RuntimeError("the probe thread did not report its trace state")
     return found[0]

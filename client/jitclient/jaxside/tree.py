@@ -33,7 +33,7 @@ Structure = Branch | None
 
 
 @contextlib.contextmanager
-def _refusing_depth() -> Iterator[None]:
+def _limiting_depth() -> Iterator[None]:
     try:
         yield
     except RecursionError:
@@ -56,7 +56,7 @@ def flatten(tree: Any) -> tuple[list[Any], Hashable]:
         flat: tuple[list[Any], Hashable] = jax.tree_util.default_registry.flatten(tree)
         return flat
     leaves: list[Any] = []
-    with _refusing_depth():
+    with _limiting_depth():
         return leaves, _flatten(tree, leaves)
 
 
@@ -74,7 +74,7 @@ def structure_of(shape: Any) -> Structure:
     Raises:
         CaptureError: The tree is nested too deeply.
     """
-    with _refusing_depth():
+    with _limiting_depth():
         return _structure_of_shape(shape)
 
 
@@ -140,22 +140,24 @@ def paths(structure: Structure, prefix: str = "") -> Iterator[str]:
 # ---- structures as bytes
 
 
-def encode(structure: Structure, ref: values.Ref = values.nowhere, rest: values.Rest = values.refuse) -> bytes:
+def encode(
+    structure: Structure, ref: values.Ref = values.no_ref, fallback: values.Fallback = values.no_fallback
+) -> bytes:
     """Return a structure as bytes.
 
     Args:
         structure: The structure.
         ref: Gives the position of an object in the capture, or None.
-        rest: Gives the form of a value that cannot be encoded otherwise, or raises a CaptureError.
+        fallback: Gives the form of a value that cannot be encoded otherwise, or raises a CaptureError.
 
     Raises:
-        CaptureError: The structure is nested too deeply, or `rest` refused a value.
+        CaptureError: The structure is nested too deeply, or `fallback` refused a value.
     """
-    with _refusing_depth():
-        return values.to_bytes(_data_of(structure, ref, rest))
+    with _limiting_depth():
+        return values.to_bytes(_data_of(structure, ref, fallback))
 
 
-def _data_of(structure: Structure, ref: values.Ref, rest: values.Rest) -> values.Data:
+def _data_of(structure: Structure, ref: values.Ref, fallback: values.Fallback) -> values.Data:
     """Return the plain form of a structure: None for a leaf, and for a branch its class, `meta` and children.
 
     If the order of a branch's children may differ between processes, they are sorted by attribute name, and the
@@ -171,8 +173,8 @@ def _data_of(structure: Structure, ref: values.Ref, rest: values.Rest) -> values
     if order is not None:
         names = order.sorted
         meta, children = order.rearranged(order.sorted, meta, children)
-    parts = tuple([_data_of(child, ref, rest) for child in children])
-    return values.data_of(kind, ref, rest), values.data_of(meta, ref, rest), parts, *names
+    parts = tuple([_data_of(child, ref, fallback) for child in children])
+    return values.data_of(kind, ref, fallback), values.data_of(meta, ref, fallback), parts, *names
 
 
 def decode(data: bytes, deref: values.Deref) -> Structure:
@@ -182,7 +184,7 @@ def decode(data: bytes, deref: values.Deref) -> Structure:
         CaptureError: A class flattens to other attributes in this process.
         ProtocolError: The bytes encode no structure.
     """
-    with values.refusing_depth():
+    with values.limiting_depth():
         return _structure_of(values.read(data), deref)
 
 
@@ -201,16 +203,16 @@ def _structure_of(data: values.Data, deref: values.Deref) -> Structure:
     if not issubclass(type(kind), type):
         raise ProtocolError(f"a node of a tree has a {type(kind).__qualname__} in place of a class")
     if names is not None:
-        here = node_order.here(kind, frozenset(names.attributes))
-        if here is None or here.sorted.children != names.children or names.meta not in (None, here.sorted.meta):
-            raise CaptureError(f"{kind.__qualname__} flattens to other attributes in another process")
-        meta, children = names.rearranged(here, meta, children)
+        local = node_order.local_order(kind, frozenset(names.attributes))
+        if local is None or local.sorted.children != names.children or names.meta not in (None, local.sorted.meta):
+            raise CaptureError(f"{kind.__qualname__} flattens different attributes in the client and on the daemon")
+        meta, children = names.rearranged(local, meta, children)
     return Branch(kind, meta, children)
 
 
 def leaf_order(structure: Structure) -> tuple[int, ...] | None:
     """Return the positions of a tree's leaves in wire order; None if wire order is the tree's own order."""
-    with _refusing_depth():
+    with _limiting_depth():
         order = tuple(_leaf_order(structure, itertools.count()))
     return None if order == tuple(range(len(order))) else order
 
@@ -227,7 +229,7 @@ def _leaf_order(structure: Structure, numbers: Iterator[int]) -> list[int]:
 
 def _order_of(branch: Branch) -> node_order.NodeOrder | None:
     kind = branch.kind
-    return None if kind in _NODES else node_order.learnt(kind, branch.meta, len(branch.children))
+    return None if kind in _NODES else node_order.order_of_node(kind, branch.meta, len(branch.children))
 
 
 def as_sent(leaves: Sequence[Any], order: tuple[int, ...] | None) -> Sequence[Any]:
@@ -311,7 +313,7 @@ def _build(structure: Structure, leaves: Iterator[Any]) -> Any:
         return kind(parts)
     if issubclass(kind, tuple) and hasattr(kind, "_fields"):
         return kind(*parts)
-    raise CaptureError(f"{kind.__qualname__} is a tree node that only jax can build, and jax is not loaded here")
+    raise CaptureError(f"{kind.__qualname__} is a tree node that only jax can build. Import jax first.")
 
 
 def _labels(branch: Branch) -> list[str]:

@@ -12,7 +12,7 @@ from jitclient.calls.remote_function import P, R
 from jitclient.jaxside import trace_state
 from jitclient.nnx.graph import Graph, NodeLeaves, is_node
 
-_own_jit = nnx.jit
+_original_jit = nnx.jit
 """Flax's own function, even if a program assigns `nnx.jit = jitclient.nnx.jit`."""
 
 _KEPT = 8
@@ -48,7 +48,7 @@ def jit(fun: Any = None, **options: Any) -> Any:
     if fun is None:
         return functools.partial(jit, **options)
     # Also refuses the options that flax refuses.
-    own: Any = _own_jit(fun, **options)
+    own: Any = _original_jit(fun, **options)
     shardings = jax.tree.leaves([options.get("in_shardings"), options.get("out_shardings")])
     is_graph = hasattr(own, "kwarg_shardings")
     if any(isinstance(one, nnx.StateSharding) for one in shardings) or (shardings and not is_graph):
@@ -81,7 +81,7 @@ class Jitted(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function as `flax.nnx.jit` would. Errors are those of `jitclient.jit`."""
-        if trace_state.is_under_way():
+        if trace_state.is_active():
             return self._own(*args, **kwargs)  # type: ignore[no-any-return]
         # Consumes the context that `nnx.cached_partial` left for its function.
         with nnx.update_context(self):

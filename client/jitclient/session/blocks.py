@@ -13,17 +13,17 @@ from typing import Protocol
 
 from jitclient.wire.array_transport import HostArray, nbytes_of
 from jitclient.wire.messages import INLINE_BYTES, Done, Return, Run, Spec
-from jitclient.wire.shared_memory import MOST_LENT, Block, Reader, best, lay, room_for
+from jitclient.wire.shared_memory import MAX_LENT_BLOCKS, Block, Reader, copy_into, room_for, smallest_fitting
 
 IDLE_SECONDS = 10.0
 """Seconds without use after which a block is returned to the daemon."""
 
-MOST_WITH_CALL = 2 << 20
+MAX_BYTES_WITH_ANSWER = 2 << 20
 """Maximum bytes of results that come with the answer, in the block of the arguments: fetching more is cheaper."""
 
-_MOST_FREE = 4
+_MAX_FREE_BLOCKS = 4
 # Once this many blocks are being read, large results are no longer sent with the answer, but fetched later.
-_MOST_READ = MOST_LENT // 2
+_MAX_READ_BLOCKS = MAX_LENT_BLOCKS // 2
 
 
 class Lender(Protocol):
@@ -32,7 +32,7 @@ class Lender(Protocol):
     def lease(self, nbytes: int) -> Block | None:
         """Lease a block with room for `nbytes` bytes; return None if there is none."""
 
-    def give_back(self, message: Return) -> None:
+    def return_blocks(self, message: Return) -> None:
         """Return blocks to the daemon."""
 
 
@@ -43,7 +43,7 @@ class Blocks:
         self._lender = lender
         self._on_free = on_free
         self._free: list[Block] = []  # in order of their last use
-        self._away: dict[int, Block] = {}  # at the daemon
+        self._at_daemon: dict[int, Block] = {}  # at the daemon
         self._read: dict[int, tuple[Block, weakref.ref[HostArray]]] = {}
         self._retired: collections.deque[int] = collections.deque()
 
@@ -51,11 +51,11 @@ class Blocks:
 
     def load(self, message: Run, attachments: Sequence[HostArray]) -> Sequence[HostArray]:
         """Copy attachments into a block, named in the message; without a block, return them to follow the frame."""
-        block = self._take(room_for([array.nbytes for array in attachments])) if attachments else None
+        block = self._acquire(room_for([array.nbytes for array in attachments])) if attachments else None
         if block is None:
             return attachments
-        lay(block, attachments)
-        self._away[block.number] = block
+        copy_into(block, attachments)
+        self._at_daemon[block.number] = block
         message.block = block.number
         return ()
 
@@ -63,25 +63,25 @@ class Blocks:
         """Return how many bytes of results may come with the answer to a call, in the block of its arguments."""
         self._settle()
         nbytes = sum(array.nbytes for array in attachments)
-        return nbytes if nbytes <= MOST_WITH_CALL and len(self._read) < _MOST_READ else 0
+        return nbytes if nbytes <= MAX_BYTES_WITH_ANSWER and len(self._read) < _MAX_READ_BLOCKS else 0
 
     def loaded(self, number: int, sizes: Sequence[int]) -> list[HostArray]:
         """Return views of the arrays in a block at the daemon, unchanged until the block comes back or is lost."""
-        read = Reader(self._away[number].readable()[0])
+        read = Reader(self._at_daemon[number].readable()[0])
         return [read(size) for size in sizes]
 
-    def offer(self, message: Run, specs: Sequence[Spec]) -> None:
+    def lend_for_results(self, message: Run, specs: Sequence[Spec]) -> None:
         """Offer a block for the values that a message fetches, if they are large."""
         sizes = [size for size in map(nbytes_of, specs) if size > INLINE_BYTES]
-        block = self._take(room_for(sizes)) if sizes else None
+        block = self._acquire(room_for(sizes)) if sizes else None
         if block is not None:
-            self._away[block.number] = block
+            self._at_daemon[block.number] = block
             message.into = block.number
 
-    def landed(self, message: Run, done: Done) -> Reader | None:
+    def reclaim(self, message: Run, done: Done) -> Reader | None:
         """Reclaim the blocks that an answer returns; return a reader of its values if they are in a block."""
-        offered, loaded = self._away.pop(message.into, None), self._away.pop(message.block, None)
-        back = [block for block in (offered, loaded if done.back else None) if block is not None]
+        offered, loaded = self._at_daemon.pop(message.into, None), self._at_daemon.pop(message.block, None)
+        back = [block for block in (offered, loaded if done.returns_block else None) if block is not None]
         filled = back.pop(0) if done.shared and back else None
         for block in back:
             self._add_free(block)
@@ -102,11 +102,13 @@ class Blocks:
         self._settle()
         free = self._free
         surplus = [block for block in free if now is not None and now - block.used >= IDLE_SECONDS]
-        surplus += [block for block in free if block not in surplus][: max(0, len(free) - len(surplus) - _MOST_FREE)]
+        surplus += [block for block in free if block not in surplus][
+            : max(0, len(free) - len(surplus) - _MAX_FREE_BLOCKS)
+        ]
         retired = [self._retired.popleft() for _ in range(len(self._retired))]
         if surplus or retired:
             self._free = [block for block in free if block not in surplus]
-            self._lender.give_back(Return(tuple(block.number for block in surplus), tuple(retired)))
+            self._lender.return_blocks(Return(tuple(block.number for block in surplus), tuple(retired)))
         return bool(self._free)
 
     def retire_read(self) -> None:
@@ -118,13 +120,13 @@ class Blocks:
 
     # ---- details
 
-    def _take(self, nbytes: int) -> Block | None:
+    def _acquire(self, nbytes: int) -> Block | None:
         self._settle()
-        block = best(self._free, nbytes)
+        block = smallest_fitting(self._free, nbytes)
         if block is not None:
             self._free.remove(block)
             return block
-        if len(self._free) + len(self._away) + len(self._read) >= MOST_LENT:
+        if len(self._free) + len(self._at_daemon) + len(self._read) >= MAX_LENT_BLOCKS:
             return None
         return self._lender.lease(nbytes)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from jitclient.errors import DaemonLost, NotSent
 from jitclient.session.session import Session
-from jitclient.wire.array_transport import HostArray, inline_most, pack, unpack_value
+from jitclient.wire.array_transport import HostArray, inline_limit, pack, unpack_value
 from jitclient.wire.encoding import decoded
 from jitclient.wire.messages import CALLED_BACK, Callback, CalledBack, Slot
 
@@ -43,10 +43,10 @@ class Callbacks:
             answer = CalledBack(callback.number, failed=True)
             try:
                 if not raised:
-                    with session.aside():
+                    with session.yielded():
                         results = self._call(callback.slot, arguments)
-                    most = inline_most(len(results))
-                    answer = CalledBack(callback.number, [pack(array, attachments, most) for array in results])
+                    max_inline = inline_limit(len(results))
+                    answer = CalledBack(callback.number, [pack(array, attachments, max_inline) for array in results])
             except BaseException as error:
                 # Catch every exception, because the daemon waits for an answer in any case.
                 raised.append(error)

@@ -15,11 +15,11 @@ class TraceFailed(Exception):  # noqa: N818
     """Failed trace on the daemon, which raised `error`; this process may trace the function itself."""
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(f"its trace on the daemon raised {type(error).__qualname__}: {_text_of(error) or '':.200}")
+        super().__init__(f"the trace on the daemon raised {type(error).__qualname__}: {_text_of(error) or '':.200}")
         self.error = error
 
 
-def to_exception(failure: Failure, deref: values.Deref = values.nothing) -> BaseException:
+def to_exception(failure: Failure, deref: values.Deref = values.no_deref) -> BaseException:
     """Rebuild an exception, without its traceback.
 
     Its type is the most derived of its classes that this process has loaded. If that is not the exact one, the
@@ -115,7 +115,7 @@ def _stand_in(nearest: type[BaseException], failure: Failure, deref: values.Dere
     return RemoteError(failure.text)
 
 
-def answered(reply: bytes, answer: Any, deref: values.Deref = values.nothing) -> Any:
+def answered(reply: bytes, answer: Any, deref: values.Deref = values.no_deref) -> Any:
     """Decode a verb's reply: return its message of type `answer`, or raise its exception.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from jitclient.core.notices import say
+from jitclient.core.notices import print_notice
 from jitclient.core.settings import Settings
 from jitclient.errors import (
     DaemonDraining,
@@ -25,7 +25,7 @@ from jitclient.errors import (
     JitserverError,
     ProtocolError,
 )
-from jitclient.session import agreement
+from jitclient.session import versions
 from jitclient.session.failures import answered
 from jitclient.version import __version__
 from jitclient.wire.address import Address, default_addresses, remote
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from jitclient.wire.ssh import SshAddress
 
 _Answer = TypeVar("_Answer")
-_ENDING_SECONDS = 2.0
+_EXIT_SECONDS = 2.0
 _POLL_SECONDS = 0.02
 # Time for a link that broke to come back.
 _RESUME_SECONDS = 60.0
@@ -47,7 +47,7 @@ _RETRY_SHARE = 9
 # How long to wait for a daemon that hung before.
 _SHORT_SECONDS = 1.0
 # The same for a daemon on another machine.
-_SHORT_SECONDS_THERE = 5.0
+_SHORT_SECONDS_REMOTE = 5.0
 _CONNECT_SECONDS = 5.0
 _NEEDS_LINUX = "the daemon needs Linux: name another machine (JITSERVER_ADDRESS=ssh://user@host/path/to/environment)"
 
@@ -74,11 +74,11 @@ class Finder:
 
     def __init__(self, chosen: Settings) -> None:
         self._settings = chosen
-        self._refusal: DaemonUnavailable | Incompatible | None = None
-        self._until = 0.0  # time of the next attempt
+        self._last_error: DaemonUnavailable | Incompatible | None = None
+        self._retry_at = 0.0  # time of the next attempt
         self._patience = chosen.timeout
 
-    def reach(self, who: ClientId) -> Reached:
+    def reach(self, client_id: ClientId) -> Reached:
         """Reach a daemon as the function `reach` does, or raise the last error again during the pause after a failure.
 
         If a session is to be resumed and the link is down, wait for the link for a while.
@@ -87,40 +87,40 @@ class Finder:
             DaemonHangs: instead of DaemonSilent.
         """
         start = time.monotonic()
-        if self._refusal is not None and start < self._until:
-            raise type(self._refusal)(*self._refusal.args)
-        waits_until = start + (_RESUME_SECONDS if who.token and self._refusal is None else 0)
-        told = False
+        if self._last_error is not None and start < self._retry_at:
+            raise type(self._last_error)(*self._last_error.args)
+        waits_until = start + (_RESUME_SECONDS if client_id.token and self._last_error is None else 0)
+        notified = False
         while True:
             start = time.monotonic()
             try:
-                reached = reach(self._settings, who, self._patience)
+                reached = reach(self._settings, client_id, self._patience)
             except DaemonSilent as error:
-                raise self.give_up(error) from error
+                raise self.mark_hanging(error) from error
             except (DaemonUnavailable, Incompatible) as error:
                 now = time.monotonic()
                 if isinstance(error, HostUnreachable) and now < waits_until:
-                    if not told:
-                        say(f"{error.args[0].splitlines()[0]}; trying again for {_RESUME_SECONDS:.0f} s")
-                    told = True
+                    if not notified:
+                        print_notice(f"{error.args[0].splitlines()[0]}; retrying for {_RESUME_SECONDS:.0f} s")
+                    notified = True
                     time.sleep(_RECONNECT_SECONDS)
                     continue
-                self._refusal, self._until = error, now + _RETRY_SHARE * (now - start)
+                self._last_error, self._retry_at = error, now + _RETRY_SHARE * (now - start)
                 raise
-            self._refusal, self._patience = None, self._settings.timeout
+            self._last_error, self._patience = None, self._settings.timeout
             return reached
 
-    def give_up(self, error: DaemonSilent) -> DaemonHangs:
+    def mark_hanging(self, error: DaemonSilent) -> DaemonHangs:
         """Note that the daemon hangs, so that it is asked again only now and then, with little patience."""
-        short = _SHORT_SECONDS if remote(self._settings.address) is None else _SHORT_SECONDS_THERE
+        short = _SHORT_SECONDS if remote(self._settings.address) is None else _SHORT_SECONDS_REMOTE
         self._patience = min(self._settings.timeout, short)
-        refusal = self._refusal = DaemonHangs(str(error))
-        self._until = time.monotonic() + _RETRY_SHARE * self._patience
-        return refusal
+        hangs = self._last_error = DaemonHangs(str(error))
+        self._retry_at = time.monotonic() + _RETRY_SHARE * self._patience
+        return hangs
 
 
-def reach(chosen: Settings, who: "ClientId | None" = None, patience: float | None = None) -> Reached:
-    """Connect to a daemon, starting one if none answers, and open a session, or resume that of `who`.
+def reach(chosen: Settings, client_id: "ClientId | None" = None, patience: float | None = None) -> Reached:
+    """Connect to a daemon, starting one if none answers, and open a session, or resume that of `client_id`.
 
     Raises:
         DaemonUnavailable: no daemon answers, and none could be started.
@@ -128,7 +128,7 @@ def reach(chosen: Settings, who: "ClientId | None" = None, patience: float | Non
         Incompatible: the daemon has other versions of Python, jax or the protocol.
     """
     try:
-        return _retry_while_ending(lambda: _reach(chosen, who or ClientId(), patience or chosen.timeout))
+        return _retry_while_stopping(lambda: _reach(chosen, client_id or ClientId(), patience or chosen.timeout))
     except JitserverError:
         raise
     except (OSError, MemoryError) as error:
@@ -136,7 +136,7 @@ def reach(chosen: Settings, who: "ClientId | None" = None, patience: float | Non
         raise DaemonUnavailable(f"no daemon can be reached: {str(error) or 'no memory is left'}") from error
 
 
-def _retry_while_ending(attempt: Callable[[], _Answer]) -> _Answer:
+def _retry_while_stopping(attempt: Callable[[], _Answer]) -> _Answer:
     """Retry while a daemon is stopping: its socket disappears a moment later."""
     deadline = None
     while True:
@@ -147,22 +147,22 @@ def _retry_while_ending(attempt: Callable[[], _Answer]) -> _Answer:
         except (DaemonLost, DaemonDraining) as error:
             now = time.monotonic()
             # Counts from the first failure, not from the beginning, because an attempt may start a daemon.
-            deadline = deadline or now + _ENDING_SECONDS
+            deadline = deadline or now + _EXIT_SECONDS
             if now >= deadline:
-                raise DaemonUnavailable(f"the daemon is ending: {error}") from error
+                raise DaemonUnavailable(f"the daemon is stopping: {error}") from error
             time.sleep(_POLL_SECONDS)
 
 
-def _reach(chosen: Settings, who: ClientId, patience: float) -> Reached:
+def _reach(chosen: Settings, client_id: ClientId, patience: float) -> Reached:
     sock, address, started = dial(chosen, patience)
     connection = _over(sock, chosen.timeout)
     try:
-        welcome = _greet(connection, who, remote(chosen.address), patience)
+        welcome = _greet(connection, client_id, remote(chosen.address), patience)
     except BaseException:
         connection.close()
         raise
     if started is not None:
-        say(f"started a daemon (pid {started}, {address})")
+        print_notice(f"started a daemon (pid {started}, {address})")
     return Reached(connection, address, welcome)
 
 
@@ -176,10 +176,10 @@ def dial(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | S
         DaemonUnavailable: no daemon answers, and none could be started.
         DaemonSilent: the daemon runs, but accepted no connection for `patience` seconds.
     """
-    far = remote(chosen.address)
-    if far is not None:
-        over_ssh, started = far.connect(chosen.autostart)
-        return over_ssh, far, started
+    remote_address = remote(chosen.address)
+    if remote_address is not None:
+        over_ssh, started = remote_address.connect(chosen.autostart)
+        return over_ssh, remote_address, started
     try:
         return *_dialled(chosen, patience), None
     except DaemonUnavailable:
@@ -192,7 +192,7 @@ def dial(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | S
         if chosen.autostart:
             sock, started = launch.start(address)
             return sock, address, started
-        if launch.awaited(address):
+        if launch.wait_for_other_start(address):
             return address.connect(), address, None
         raise
 
@@ -204,7 +204,7 @@ def ask(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
         DaemonUnavailable: no daemon answers.
         Incompatible: the daemon is of another version.
     """
-    return _retry_while_ending(lambda: ask_once(chosen, verb, message, answer))
+    return _retry_while_stopping(lambda: ask_once(chosen, verb, message, answer))
 
 
 def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
@@ -229,21 +229,21 @@ def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
             connection.request(Verb.GOODBYE, msgspec.msgpack.encode(None))
         return answered(reply, answer)
     except (msgspec.MsgspecError, ProtocolError) as error:
-        raise Incompatible(f"the daemon is of another version ({error}); `jitserver restart` it") from error
+        raise Incompatible(f"the daemon has a different version ({error}). Run `jitserver restart`.") from error
     finally:
         connection.close()
 
 
 def _dialled(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | SshAddress]":
     """Connect to a running daemon; return the socket and the address."""
-    far = remote(chosen.address)
-    if far is not None:
-        return far.connect()[0], far
+    remote_address = remote(chosen.address)
+    if remote_address is not None:
+        return remote_address.connect()[0], remote_address
     addresses = default_addresses(chosen.address)
     for address in addresses:
         with contextlib.suppress(DaemonUnavailable):
             return address.connect(min(patience, _CONNECT_SECONDS)), address
-    raise DaemonUnavailable(f"no daemon answers at {addresses[0]}; `jitserver start` starts one")
+    raise DaemonUnavailable(f"no daemon answers at {addresses[0]}. Run `jitserver start` to start one.")
 
 
 def _over(sock: socket.socket, patience: float) -> "ClientConnection":
@@ -255,22 +255,24 @@ def _over(sock: socket.socket, patience: float) -> "ClientConnection":
     return ClientConnection(WireChannel(WireStream(sock)), patience)
 
 
-def _greet(connection: "ClientConnection", who: ClientId, far: "SshAddress | None", patience: float) -> Welcome:
+def _greet(
+    connection: "ClientConnection", client_id: ClientId, remote_address: "SshAddress | None", patience: float
+) -> Welcome:
     hello = Hello(
         protocol=PROTOCOL,
         version=__version__,
         python=platform.python_version(),
-        loaded={name: sys.modules[name].__version__ for name in agreement.MUST_AGREE if name in sys.modules},
-        token=who.token,
-        client=who.client,
-        program="" if far is None else _this_program(),
+        loaded={name: sys.modules[name].__version__ for name in versions.MUST_AGREE if name in sys.modules},
+        token=client_id.token,
+        client=client_id.client,
+        program="" if remote_address is None else _this_program(),
     )
     try:
         welcome: Welcome = answered(connection.request(Verb.HELLO, encoded(hello), patience), Welcome)
     except (msgspec.MsgspecError, ProtocolError) as error:
-        raise Incompatible(f"the daemon speaks another protocol ({error}); `jitserver restart` it") from error
+        raise Incompatible(f"the daemon has a different protocol ({error}). Run `jitserver restart`.") from error
     try:
-        agreement.check(hello, welcome, far)
+        versions.check(hello, welcome, remote_address)
     except Incompatible:
         # Otherwise the daemon would keep the session for this client to resume.
         with contextlib.suppress(JitserverError):

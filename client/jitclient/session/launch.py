@@ -14,12 +14,12 @@ import platformdirs
 
 from jitclient.core.digests import digest
 from jitclient.errors import DaemonError, DaemonUnavailable
-from jitclient.wire.address import Address, open_lock, runtime_folder, usable_folder
+from jitclient.wire.address import Address, open_lock, runtime_directory, usable_directory
 
 START_SECONDS = 120.0
 IDLE_EXIT_SECONDS = 3 * 3600
 _POLL_SECONDS = 0.02
-_LARGEST_LOG = 10 << 20
+_MAX_LOG_BYTES = 10 << 20
 _CLIENT_ONLY = (
     "JITSERVER_START_LOCK",
     "LISTEN_FDNAMES",
@@ -62,12 +62,12 @@ def start(
         raise
     except OSError as error:
         # For instance, a directory for sockets or logs is not writable.
-        raise DaemonUnavailable(f"a daemon cannot be started: {error}") from error
+        raise DaemonUnavailable(f"cannot start a daemon: {error}") from error
 
 
 def _start(address: Address, idle_exit: float | None) -> tuple[socket.socket, int]:
     log = log_path(address)
-    if log.exists() and log.stat().st_size > _LARGEST_LOG:
+    if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
         log.unlink()
     position = log.stat().st_size if log.exists() else 0
     for earlier in list(_started):
@@ -79,21 +79,21 @@ def _start(address: Address, idle_exit: float | None) -> tuple[socket.socket, in
 
 def log_path(address: Address) -> Path:
     """Return the path of the log file of a background daemon."""
-    return log_folder() / f"{address.path.stem}-{digest(os.fsencode(address.path.parent), 4).hex()}.log"
+    return log_directory() / f"{address.path.stem}-{digest(os.fsencode(address.path.parent), 4).hex()}.log"
 
 
-def log_folder() -> Path:
+def log_directory() -> Path:
     """Return the user's directory for logs of daemons without systemd; create it if missing.
 
     If that directory is not usable, return the directory for sockets.
     """
-    return usable_folder([lambda: Path(platformdirs.user_log_dir("jitserver", appauthor=False)), runtime_folder])
+    return usable_directory([lambda: Path(platformdirs.user_log_dir("jitserver", appauthor=False)), runtime_directory])
 
 
 # ---- the start lock: one process starts a daemon, others wait and then connect to it
 
 
-def awaited(address: Address) -> bool:
+def wait_for_other_start(address: Address) -> bool:
     """Wait while another process starts a daemon at `address`; return whether one did.
 
     Raises:
@@ -106,10 +106,10 @@ def awaited(address: Address) -> bool:
         return _locked(lock, fcntl.LOCK_SH)
 
 
-def keep_start(address: Address) -> None:
+def hold_start_lock(address: Address) -> None:
     """Take the start lock, unless another process has it, so that clients wait for this daemon.
 
-    The lock is kept until `let_start`, also across exec.
+    The lock is kept until `release_start_lock`, also across exec.
 
     Raises:
         DaemonUnavailable, OSError: the lock file cannot be opened.
@@ -126,8 +126,8 @@ def keep_start(address: Address) -> None:
         os.environ[_INHERITED_LOCK] = str(lock)
 
 
-def let_start() -> None:
-    """Release the start lock that `keep_start` took, perhaps before an exec."""
+def release_start_lock() -> None:
+    """Release the start lock that `hold_start_lock` took, perhaps before an exec."""
     lock = os.environ.pop(_INHERITED_LOCK, "")
     if lock:
         os.close(int(lock))
@@ -153,7 +153,7 @@ def _locked(lock: IO[str], kind: int, seconds: float | None = None) -> bool:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 raise DaemonUnavailable(
-                    f"another process holds {lock.name} locked, but has started no daemon in {seconds:.0f} s"
+                    f"another process holds the lock {lock.name}, but has started no daemon for {seconds:.0f} s"
                 ) from None
         waited = True
         time.sleep(_POLL_SECONDS)
@@ -211,12 +211,12 @@ def _holds_packages(entry: str) -> bool:
     )
 
 
-def wait_for(address: Address, ending: Callable[[], str], log: Path, position: int = 0) -> socket.socket:
+def wait_for(address: Address, exit_status: Callable[[], str], log: Path, position: int = 0) -> socket.socket:
     """Connect to a daemon that is starting; wait until it answers.
 
     Args:
         address: address at which the daemon will answer.
-        ending: returns how the daemon exited; empty while it runs.
+        exit_status: returns how the daemon exited; empty while it runs.
         log: the daemon's log file.
         position: offset in that file at which the daemon's log begins.
 
@@ -227,11 +227,11 @@ def wait_for(address: Address, ending: Callable[[], str], log: Path, position: i
     while True:
         with contextlib.suppress(DaemonUnavailable):
             return address.connect()
-        ended = ending()
-        if ended:
+        exited = exit_status()
+        if exited:
             with contextlib.suppress(DaemonUnavailable):
                 return address.connect()  # another daemon was faster
-            raise DaemonUnavailable(f"the daemon ended at its start ({ended}):{_tail(log, position)}")
+            raise DaemonUnavailable(f"the daemon exited during its start ({exited}):{_tail(log, position)}")
         if time.monotonic() > deadline:
             raise DaemonUnavailable(f"no answer within {START_SECONDS:.0f} s; see {log}:{_tail(log, position)}")
         time.sleep(_POLL_SECONDS)
@@ -240,12 +240,12 @@ def wait_for(address: Address, ending: Callable[[], str], log: Path, position: i
 def _reap(pid: int) -> str:
     """Reap a daemon that this process started and that has exited; return its status, or "" while it runs."""
     try:
-        ended, status = os.waitpid(pid, os.WNOHANG)
+        exited, status = os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
         # The program ignores SIGCHLD, or has reaped the daemon itself.
         _started.discard(pid)
         return "status unknown"
-    if not ended:
+    if not exited:
         return ""
     _started.discard(pid)
     return f"status {os.waitstatus_to_exitcode(status)}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from jitclient.core.settings import Settings
 from jitclient.errors import DaemonError, DaemonLost, DaemonSilent, JitserverError, NotSent, SessionBusy
-from jitclient.session import agreement
+from jitclient.session import versions
 from jitclient.session.background import SOON_SECONDS, Background
 from jitclient.session.blocks import IDLE_SECONDS, Blocks
 from jitclient.session.handshake import ClientId, Finder
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 _DRAIN_SECONDS = 2.0
 _LATER_SECONDS = 0.005
 _QUIET_TICKS = 10
-BUSY = "this thread is in the middle of a call: signal handlers and destructors must not read arrays"
-_FORGOTTEN = "the daemon that held it has ended, or waited too long for this program to reconnect"
+BUSY = "this thread is already in a call. Signal handlers and destructors must not read arrays."
+_FORGOTTEN = "the daemon exited, or discarded the session after waiting too long for this program"
 T = TypeVar("T")
 
 
@@ -66,8 +66,8 @@ class Link:
     def _reset(self) -> None:
         """Set up the state that a forked child does not share with its parent."""
         self.lock = threading.RLock()
-        self._depth = 0  # nesting depth of `aside`
-        self._came_back = threading.Condition(self.lock)
+        self._depth = 0  # nesting depth of `yielded`
+        self._depth_changed = threading.Condition(self.lock)
         self.drops = Drops()
         self.background = Background(self._tidy, _QUIET_TICKS)
         self._pipeline = Pipeline()
@@ -136,9 +136,9 @@ class Link:
             Incompatible: the packages differ.
         """
         with self:
-            far = remote(self.settings.address)
-            if far is not None:
-                agreement.check_packages(names, self._installed, far)
+            remote_address = remote(self.settings.address)
+            if remote_address is not None:
+                versions.check_packages(names, self._installed, remote_address)
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[ClientConnection]:
@@ -160,7 +160,7 @@ class Link:
         """Close the connection. The next exchange reconnects, but to a daemon that hangs only after a pause."""
         with self.lock:
             if isinstance(why, DaemonSilent):
-                self._finder.give_up(why)
+                self._finder.mark_hanging(why)
             connection, self.connection = self.connection, None
             self._pipeline.blocks = None
             if connection is not None:
@@ -181,7 +181,7 @@ class Link:
                     raise
 
     @contextlib.contextmanager
-    def aside(self) -> Iterator[None]:
+    def yielded(self) -> Iterator[None]:
         """Release the session to other users in the middle of an exchange.
 
         Calls that this thread or another makes inside the context use a connection of their own. Called with the `lock`
@@ -199,7 +199,7 @@ class Link:
             yield
         finally:
             if self.lock is lock:
-                self._come_back(held, depth, kept)
+                self._reacquire(held, depth, kept)
             else:
                 # This process is the child of a fork inside the context.
                 lock._at_fork_reinit()  # type: ignore[attr-defined]
@@ -207,17 +207,17 @@ class Link:
                 if kept["connection"] is not None:
                     kept["connection"].abandon()
         if self.lock is not lock:
-            raise NotSent("this process was forked in the middle of an exchange, which its parent goes on with")
+            raise NotSent("this process was forked during an exchange, which belongs to its parent")
 
     @property
-    def is_aside(self) -> bool:
-        """Whether a thread has released the session to other users by `aside`. Read with the `lock` held."""
+    def is_yielded(self) -> bool:
+        """Whether a thread has released the session to other users by `yielded`. Read with the `lock` held."""
         return self._depth > 0
 
-    def _come_back(self, held: Any, depth: int, kept: dict[str, Any]) -> None:
+    def _reacquire(self, held: Any, depth: int, kept: dict[str, Any]) -> None:
         self.lock._acquire_restore(held)  # type: ignore[attr-defined]
-        # Contexts are nested: another thread may have entered `aside` after this one, and must leave first.
-        self._came_back.wait_for(lambda: self._depth == depth)
+        # Contexts are nested: another thread may have entered `yielded` after this one, and must leave first.
+        self._depth_changed.wait_for(lambda: self._depth == depth)
         try:
             if self.connection is not None:
                 with contextlib.suppress(JitserverError):
@@ -226,7 +226,7 @@ class Link:
             self.disconnect()
             self._swap(kept)
             self._depth -= 1
-            self._came_back.notify_all()
+            self._depth_changed.notify_all()
 
     def _swap(self, attributes: dict[str, Any]) -> dict[str, Any]:
         """Set attributes; return their previous values."""

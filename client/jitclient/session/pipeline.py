@@ -31,16 +31,16 @@ class Drops(collections.deque[int]):
         The caller puts them back if they could not be sent. Dropping a handle twice is harmless: handles are never
         reused.
         """
-        taken = []
+        handles = []
         # Pop one by one, because a garbage collection may append in between.
         while self:
-            taken.append(self.popleft())
-        return tuple(taken)
+            handles.append(self.popleft())
+        return tuple(handles)
 
 
 _BATCH = 32  # calls in a Run
-_MOST_RUNS = 64
-_MOST_BYTES = 1 << 20
+_MAX_RUNS = 64
+_MAX_BYTES = 1 << 20
 _POLL_EVERY = 8  # calls
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -48,14 +48,14 @@ _decode = decoder(Done).decode
 
 
 class Sent:
-    """Unanswered Run. If `again`, it may be resent with its attachments if the daemon has not begun it."""
+    """Unanswered Run. if `may_resend`, it may be resent with its attachments if the daemon has not begun it."""
 
-    __slots__ = ("again", "attachments", "nbytes", "run")
+    __slots__ = ("attachments", "may_resend", "nbytes", "run")
 
-    def __init__(self, run: Run, again: bool) -> None:
+    def __init__(self, run: Run, may_resend: bool) -> None:
         self.run = run
         self.nbytes = 0
-        self.again = again
+        self.may_resend = may_resend
         self.attachments: Sequence[HostArray] = ()
 
 
@@ -107,15 +107,15 @@ class Pipeline:
             DaemonLost, DaemonSilent: the connection broke.
         """
         while self.unanswered and (body := connection.answer_if_ready()) is not None:
-            self._take(body)
+            self._accept_answer(body)
         if self.queue and (not self.unanswered or len(self.queue) >= _BATCH):
             self._send(connection, Run(calls=self.queue), ())
 
     def push(self, connection: ClientConnection) -> None:
         """Advance as for a program that has paused: send the queue unless the daemon is far behind."""
         while self.unanswered and (body := connection.answer_if_ready()) is not None:
-            self._take(body)
-        if len(self.unanswered) < _MOST_RUNS // 2:
+            self._accept_answer(body)
+        if len(self.unanswered) < _MAX_RUNS // 2:
             self.flush(connection)
 
     # ---- sending
@@ -137,15 +137,15 @@ class Pipeline:
         """
         if run.puts or run.calls:
             self.flush(connection)
-            again = False
+            may_resend = False
         else:
             # A program that fetches each result sends fetch and call together.
             self._ahead = self._since_fetch > 1
             self._since_fetch = 0
-            run.calls, again = self.queue, True
-        self._send(connection, run, attachments, again)
+            run.calls, may_resend = self.queue, True
+        self._send(connection, run, attachments, may_resend)
         while True:
-            done, reader = self._take(connection.answer())
+            done, reader = self._accept_answer(connection.answer())
             if done.number == run.number:
                 return done, reader
 
@@ -153,20 +153,20 @@ class Pipeline:
         """Send the queue, and wait for all answers."""
         self.flush(connection)
         while self.unanswered:
-            self._take(connection.answer())
+            self._accept_answer(connection.answer())
 
     def _send(
-        self, connection: ClientConnection, run: Run, attachments: Sequence[HostArray], again: bool = True
+        self, connection: ClientConnection, run: Run, attachments: Sequence[HostArray], may_resend: bool = True
     ) -> None:
         self.number += 1
         run.number = self.number
-        sent = Sent(run, again and not attachments)
+        sent = Sent(run, may_resend and not attachments)
         # Append before sending, so that an interrupt cannot lose the Run or mix up attachments.
         self.unanswered.append(sent)
         # After an interrupt before this line, `resume` clears the queue.
         if run.calls is self.queue:
             self.queue = []
-        if again and attachments:
+        if may_resend and attachments:
             attachments = self._copy_attachments(sent, attachments)
         elif self.blocks is not None and run.calls:
             # The attachments of puts go over the socket instead, into memory that becomes the array.
@@ -175,7 +175,7 @@ class Pipeline:
         sent.nbytes += len(body)
         self._nbytes += sent.nbytes
         while len(self.unanswered) > 1 and not self._is_within_window():
-            self._take(connection.answer())
+            self._accept_answer(connection.answer())
         connection.send_frame(RUN, body, attachments)
 
     def _copy_attachments(self, sent: Sent, attachments: Sequence[HostArray]) -> Sequence[HostArray]:
@@ -187,7 +187,7 @@ class Pipeline:
             raise
         if sent.run.block and self.blocks is not None:
             sent.attachments = self.blocks.loaded(sent.run.block, [array.nbytes for array in attachments])
-            sent.again = True
+            sent.may_resend = True
             return follow
         self._copy(sent, attachments)
         return sent.attachments
@@ -196,18 +196,18 @@ class Pipeline:
         # Copy, because the program may change the originals.
         sent.attachments = [array.copy() for array in attachments]
         sent.nbytes = sum(array.nbytes for array in attachments)
-        sent.again = True
+        sent.may_resend = True
 
     def _is_within_window(self) -> bool:
-        return len(self.unanswered) <= _MOST_RUNS and self._nbytes <= _MOST_BYTES
+        return len(self.unanswered) <= _MAX_RUNS and self._nbytes <= _MAX_BYTES
 
-    def _take(self, body: bytes) -> tuple[Done, Reader | None]:
+    def _accept_answer(self, body: bytes) -> tuple[Done, Reader | None]:
         done = _decode(body)
         if not self.unanswered or self.unanswered[0].run.number != done.number:
-            raise ProtocolError(f"the daemon answered Run {done.number}, which is not the next one")
+            raise ProtocolError(f"the daemon answered Run {done.number}out of order")
         sent = self.unanswered.popleft()
         self._nbytes -= sent.nbytes
-        return done, self.blocks.landed(sent.run, done) if self.blocks is not None else None
+        return done, self.blocks.reclaim(sent.run, done) if self.blocks is not None else None
 
     # ---- when a connection broke
 
@@ -220,10 +220,10 @@ class Pipeline:
         if self.unanswered and self.unanswered[-1].run.calls is self.queue:
             self.queue = []
         left = [sent for sent in self.unanswered if sent.run.number > begun]
-        self.unanswered = collections.deque(sent for sent in left if sent.again)
+        self.unanswered = collections.deque(sent for sent in left if sent.may_resend)
         self._nbytes = sum(sent.nbytes for sent in self.unanswered)
         for sent in left:
-            if sent.again:
+            if sent.may_resend:
                 # The fetch itself has failed, and may be retried with a message of its own.
                 sent.run = msgspec.structs.replace(sent.run, wait=(), fetch=(), into=0, block=0)
                 follow = sent.attachments if self.blocks is None else self.blocks.load(sent.run, sent.attachments)

@@ -19,7 +19,7 @@ current: "Session | None" = None
 """Session of this process; None before its first use."""
 _lock = threading.Lock()
 # Weak references: a session without users closes with its connection.
-_begun: "weakref.WeakSet[Session]" = weakref.WeakSet()
+_sessions: "weakref.WeakSet[Session]" = weakref.WeakSet()
 
 
 def become_daemon() -> None:
@@ -35,7 +35,7 @@ def session() -> "Session":
         return current
     with _lock:
         if current is None:
-            current = _begin(settings())
+            current = _new_session(settings())
         return current
 
 
@@ -62,24 +62,24 @@ def connect(address: str | None = None, *, timeout: float | None = None) -> "Ses
         chosen = dataclasses.replace(chosen, address=address)
     if timeout is not None:
         chosen = dataclasses.replace(chosen, timeout=timeout)
-    made = _begin(chosen)
+    made = _new_session(chosen)
     with made, _lock:
         current = made
     return made
 
 
-def _begin(chosen: Settings) -> "Session":
+def _new_session(chosen: Settings) -> "Session":
     # Imported late: loads rpyc and msgspec, which most imports do not need.
     from jitclient.session.session import Session
 
     made = Session(chosen)
-    _begun.add(made)
+    _sessions.add(made)
     return made
 
 
 @atexit.register
 def _close_all() -> None:
-    for each in list(_begun):
+    for each in list(_sessions):
         each.close()
 
 

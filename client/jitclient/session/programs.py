@@ -8,7 +8,7 @@ from jitclient.capture.codec import values
 from jitclient.errors import CaptureError
 from jitclient.session.session import Session
 from jitclient.wire.messages import (
-    MOST_CAPTURE_BYTES,
+    MAX_CAPTURE_BYTES,
     UPLOAD_BYTES,
     Found,
     Lookup,
@@ -25,7 +25,7 @@ def look_up(
     lookup: Lookup,
     manifests_of: Callable[[Sequence[tuple[str, ...]]], tuple[Manifest, ...]],
     deref: values.Deref,
-    say: Callable[[str], None],
+    report_phase: Callable[[str], None],
 ) -> tuple[Found, int]:
     """Look up a program on the daemon.
 
@@ -36,7 +36,7 @@ def look_up(
     """
 
     def attempt() -> Found:
-        session.connect().on_busy = say
+        session.connect().on_busy = report_phase
         session.send_report()
         found: Found = session.ask_once(Verb.LOOKUP, lookup, Found, deref)
         if found.names:
@@ -53,13 +53,13 @@ def make(
     request: Prepare,
     payload: bytes,
     deref: values.Deref,
-    say: Callable[[str], None],
-    beside: Callable[[], None] | None = None,
+    report_phase: Callable[[str], None],
+    meanwhile: Callable[[], None] | None = None,
 ) -> tuple[Prepared, int]:
     """Make the daemon compile a program from a payload.
 
-    `beside` is called while the daemon works. If another thread has released the session to this one, `beside` is
-    called before: otherwise the other thread would have to wait for it. `beside` may use the session.
+    `meanwhile` is called while the daemon works. If another thread has released the session to this one, `meanwhile` is
+    called before: otherwise the other thread would have to wait for it. `meanwhile` may use the session.
 
     Returns:
         The program, and the program generation in which its number is valid.
@@ -67,24 +67,24 @@ def make(
     Raises:
         CaptureError: the payload is too large.
     """
-    if len(payload) > MOST_CAPTURE_BYTES:
+    if len(payload) > MAX_CAPTURE_BYTES:
         raise CaptureError(
-            f"the function and what it captures take {len(payload):,} bytes, more than a daemon takes "
-            f"({MOST_CAPTURE_BYTES:,}): pass large arrays as arguments"
+            f"the function and the values that it captures have {len(payload):,} bytes "
+            f"(maximum: {MAX_CAPTURE_BYTES:,}). Pass large arrays as arguments."
         )
     key = request.traced.key if request.traced else request.lookup.capture_key
 
     def attempt() -> Prepared:
-        session.connect().on_busy = say
+        session.connect().on_busy = report_phase
         for start in range(0, len(payload), UPLOAD_BYTES):
             session.ask_once(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]), None)
-        prepared: Prepared = session.ask_once(Verb.PREPARE, request, Prepared, deref, beside=beside)
+        prepared: Prepared = session.ask_once(Verb.PREPARE, request, Prepared, deref, meanwhile=meanwhile)
         return prepared
 
     with session.lock:
-        if beside is None or not session.is_aside:
+        if meanwhile is None or not session.is_yielded:
             return session.retrying(attempt), session.program_generation
-    beside()
-    beside = None
+    meanwhile()
+    meanwhile = None
     with session.lock:
         return session.retrying(attempt), session.program_generation

@@ -13,7 +13,7 @@ class RetryPolicy:
 
     An operation that no daemon has begun is retried. An operation that a daemon may have begun is retried only if it
     changes nothing, and at most `repeats` times, because it may have crashed the daemon. A daemon that hangs is not
-    asked again, see `Finder.give_up`.
+    asked again, see `Finder.mark_hanging`.
     """
 
     __slots__ = ("_attempts", "_disconnect", "_repeats")

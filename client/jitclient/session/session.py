@@ -19,7 +19,7 @@ from jitclient.wire.encoding import decoder, encoded
 from jitclient.wire.messages import Attached, Call, Done, Failure, Report, Run, Spec, Verb
 
 _GOODBYE_SECONDS = 2.0
-REPLACED = "another daemon took over since the program was looked up"
+REPLACED = "a new daemon took over since the program was looked up"
 _encode = msgspec.msgpack.Encoder().encode
 _decode = decoder(Done).decode
 
@@ -45,33 +45,33 @@ class Session(Link):
         verb: Verb,
         message: Any,
         answer: Any,
-        deref: values.Deref = values.nothing,
+        deref: values.Deref = values.no_deref,
         timeout: float | None = None,
-        beside: Callable[[], None] | None = None,
+        meanwhile: Callable[[], None] | None = None,
     ) -> Any:
         """Send a verb as `ask` does, without retries; give up after `timeout` seconds of silence.
 
-        `beside` is called while the daemon works on the answer, and may use the session.
+        `meanwhile` is called while the daemon works on the answer, and may use the session.
         """
         payload = encoded(message)
         if names := getattr(message, "packages", ()):
             self.check_packages(names)
-        is_beside = False
+        is_yielding = False
         try:
             with self._guarded() as connection:
-                # `beside` drops handles over another connection, and the calls in the pipeline may still use them.
-                if beside is not None:
+                # `meanwhile` drops handles over another connection, and the calls in the pipeline may still use them.
+                if meanwhile is not None:
                     self._pipeline.drain(connection)
                 pending = connection.begin(verb, payload)
-                if beside is not None:
-                    is_beside = True
-                    with self.aside():
-                        beside()
-                    is_beside = False
+                if meanwhile is not None:
+                    is_yielding = True
+                    with self.yielded():
+                        meanwhile()
+                    is_yielding = False
                 reply = connection.answer_to(pending, timeout)
         except BaseException:
             # The answer is not needed. Reconnect, so that the next request, perhaps a goodbye, does not wait for it.
-            if is_beside:
+            if is_yielding:
                 self._reconnect()
             raise
         return answered(reply, answer, deref)
@@ -139,7 +139,7 @@ class Session(Link):
                 else:
                     # The results of a call come back in the call's own block.
                     if pipeline.blocks is not None and not message.calls:
-                        pipeline.blocks.offer(message, specs)
+                        pipeline.blocks.lend_for_results(message, specs)
                     done, lane = pipeline.ask(connection, message, attachments)
                     read = lane or read
                 if not specs:
@@ -152,7 +152,7 @@ class Session(Link):
                     self.disconnect(error)
                     self._exchanging = False
                 if changes and type(error) is DaemonLost and not self._may_have_begun(message.number):
-                    raise NotSent(f"the daemon ended before it began the call: {error}") from error
+                    raise NotSent(f"the daemon exited before it started the call: {error}") from error
                 raise
             finally:
                 self._exchanging = False

@@ -43,8 +43,8 @@ DAEMON_DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 _POLL_SECONDS = 0.01
 _SUN_PATH = 108 if sys.platform == "linux" else 104
 # Excludes the terminating zero byte, and the dot and process id that `Address.listen` adds to the name.
-_LONGEST_PATH = _SUN_PATH - len("\0..4194304")
-_LONGEST_FOLDER = _LONGEST_PATH - len("/0123456789ab.sock")
+_MAX_PATH_BYTES = _SUN_PATH - len("\0..4194304")
+_MAX_DIRECTORY_BYTES = _MAX_PATH_BYTES - len("/0123456789ab.sock")
 
 
 class Address(NamedTuple):
@@ -64,8 +64,8 @@ class Address(NamedTuple):
             raise SettingsError(f"address {text!r}: a daemon listens on Unix sockets only; expected unix:PATH")
         if scheme != "unix" or not path.startswith("/") or not Path(path).name:
             raise SettingsError(f"address {text!r}: expected unix:PATH with an absolute path, or ssh://host")
-        if len(os.fsencode(path)) > _LONGEST_PATH:
-            raise SettingsError(f"address {text!r}: the path of a socket has {_LONGEST_PATH} bytes at most")
+        if len(os.fsencode(path)) > _MAX_PATH_BYTES:
+            raise SettingsError(f"address {text!r}: the path of a socket can have at most {_MAX_PATH_BYTES} bytes")
         return cls(Path(path))
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class Address(NamedTuple):
         try:
             sock = socket.socket(socket.AF_UNIX)
         except OSError as error:  # no file descriptors are left
-            raise DaemonUnavailable(f"no connection to {self} is possible: {error.strerror or error}") from error
+            raise DaemonUnavailable(f"cannot connect to {self}: {error.strerror or error}") from error
         try:
             self._connect(sock, timeout)
         except DaemonSilent:
@@ -120,7 +120,7 @@ class Address(NamedTuple):
                 return sock.connect(os.fspath(self.path))
             except BlockingIOError as error:  # the backlog is full
                 if time.monotonic() > deadline:
-                    raise DaemonSilent(f"the daemon at {self} has taken no connection for {timeout:g} s") from error
+                    raise DaemonSilent(f"the daemon at {self} has accepted no connection for {timeout:g} s") from error
             time.sleep(_POLL_SECONDS)
 
     def listen(self) -> socket.socket:
@@ -132,7 +132,7 @@ class Address(NamedTuple):
             OSError: the socket cannot be created, for instance because another kind of file has its path.
         """
         if os.path.lexists(self.path) and not stat.S_ISSOCK(self.path.lstat().st_mode):
-            raise FileExistsError(errno.EEXIST, "There is a file that is no socket", os.fspath(self.path))
+            raise FileExistsError(errno.EEXIST, "The path exists and is not a socket", os.fspath(self.path))
         fresh = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         sock = socket.socket(socket.AF_UNIX)
         try:
@@ -175,7 +175,7 @@ def environment_digest(environment: Mapping[str, str] = os.environ, prefix: str 
 
 def user_address() -> Address:
     """Return the address of the user's own daemon, started by hand, by a client or by `systemd --user`."""
-    return Address.parse(f"unix:{runtime_folder() / f'{environment_digest()}.sock'}")
+    return Address.parse(f"unix:{runtime_directory() / f'{environment_digest()}.sock'}")
 
 
 def system_address() -> Address | None:
@@ -204,7 +204,7 @@ def default_addresses(address: str | None) -> list[Address]:
     try:
         return [each for each in (user_address(), system_address()) if each is not None]
     except OSError as error:
-        raise DaemonUnavailable(f"there can be no folder for a daemon's socket: {error}") from error
+        raise DaemonUnavailable(f"cannot create a directory for the daemon's socket: {error}") from error
 
 
 def open_lock(path: Path, mode: str = "a+") -> IO[str]:
@@ -219,7 +219,7 @@ def open_lock(path: Path, mode: str = "a+") -> IO[str]:
         flags = os.O_NOFOLLOW | os.O_NONBLOCK
         return open(path, mode, opener=lambda name, given: os.open(name, given | flags, 0o600))
     except OSError as error:
-        raise DaemonUnavailable(f"the lock {path} cannot be opened: {error.strerror or error}") from error
+        raise DaemonUnavailable(f"cannot open the lock file {path}: {error.strerror or error}") from error
 
 
 def remote(address: str | None) -> "SshAddress | None":
@@ -235,7 +235,7 @@ def remote(address: str | None) -> "SshAddress | None":
     return SshAddress.parse(address)
 
 
-def runtime_folder() -> Path:
+def runtime_directory() -> Path:
     """Return the user's directory for sockets and locks; create it if missing.
 
     Raises:
@@ -243,44 +243,44 @@ def runtime_folder() -> Path:
     """
     # Not platformdirs: without XDG_RUNTIME_DIR, it warns and uses a directory that another user may own.
     given = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
-    folders = [_temporary_folder, lambda: Path("~/.cache/jitserver/run").expanduser()]
+    candidates = [_temporary_directory, lambda: Path("~/.cache/jitserver/run").expanduser()]
     # `su` and `sudo` may leave another user's directory in the variable.
     if os.path.isdir(given) and os.stat(given).st_uid == os.getuid():
-        folders.insert(0, lambda: Path(given) / "jitserver")
-    return usable_folder(folders, _LONGEST_FOLDER)
+        candidates.insert(0, lambda: Path(given) / "jitserver")
+    return usable_directory(candidates, _MAX_DIRECTORY_BYTES)
 
 
-def _temporary_folder() -> Path:
+def _temporary_directory() -> Path:
     import tempfile  # slow to import, rarely needed
 
     return Path(tempfile.gettempdir()) / f"jitserver-{os.getuid()}"
 
 
-def usable_folder(folders: Iterable[Callable[[], Path]], longest: int = 4096) -> Path:
+def usable_directory(candidates: Iterable[Callable[[], Path]], max_bytes: int = 4096) -> Path:
     """Return the first usable directory, created if missing; warn if it is not the first candidate.
 
-    A directory is usable if only this user can enter it, it is writable, and its path has at most `longest` bytes.
+    A directory is usable if only this user can enter it, it is writable, and its path has at most `max_bytes` bytes.
 
     Raises:
         OSError: no candidate is usable.
     """
     problems: list[str] = []
-    for folder_of in folders:
+    for candidate in candidates:
         try:
-            folder = folder_of()
-            if not folder.is_absolute():
-                raise OSError(f"{folder} is not an absolute path")
-            if len(os.fsencode(folder)) > longest:
-                raise OSError(f"the path {folder} is too long for a socket")
-            found = private_folder(folder)
+            directory = candidate()
+            if not directory.is_absolute():
+                raise OSError(f"{directory} is not an absolute path")
+            if len(os.fsencode(directory)) > max_bytes:
+                raise OSError(f"the path {directory} is too long for a socket")
+            found = private_directory(directory)
             if not os.access(found, os.W_OK):
-                raise OSError(f"{folder} is not writable")
+                raise OSError(f"{directory} is not writable")
         except (OSError, RuntimeError, SettingsError) as error:
             # RuntimeError: this user has no home directory.
             problems.append(str(error))
         else:
             if problems:
-                _notice(f"jitserver uses {found}, as {problems[0]}")
+                _notice(f"jitserver uses the directory {found}, because {problems[0]}")
             return found
     raise OSError("; ".join(problems))
 
@@ -294,7 +294,7 @@ def _notice(text: str) -> None:
             print(f"jitserver: {text}", file=sys.stderr, flush=True)
 
 
-def private_folder(path: Path) -> Path:
+def private_directory(path: Path) -> Path:
     """Create a directory that only this user can enter.
 
     Raises:
@@ -303,7 +303,7 @@ def private_folder(path: Path) -> Path:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise SettingsError(f"{path} must be a folder that belongs to this user (uid {os.getuid()})")
+        raise SettingsError(f"{path} is not a directory owned by this user (uid {os.getuid()})")
     if stat.S_IMODE(found.st_mode) & 0o077:
         path.chmod(0o700)
     return path

@@ -65,14 +65,14 @@ def nbytes_of(spec: Spec) -> int:
     return math.prod(shape) * dtype.itemsize
 
 
-def inline_most(count: int) -> int:
+def inline_limit(count: int) -> int:
     """Return the maximum number of bytes of an array that is inlined in a message with `count` arrays."""
     return min(INLINE_BYTES, MAX_FRAME_BYTES // 2 // max(count, 1))
 
 
-def pack(array: HostArray, attachments: list[HostArray], most: int = INLINE_BYTES) -> bytes | Attached:
+def pack(array: HostArray, attachments: list[HostArray], max_inline: int = INLINE_BYTES) -> bytes | Attached:
     """Encode an array for a message. Append an array of more than `most` bytes to `attachments`."""
-    if array.nbytes <= most:
+    if array.nbytes <= max_inline:
         return array.tobytes()
     attachments.append(array)
     return Attached(array.nbytes)
@@ -91,7 +91,7 @@ def unpack(value: bytes, spec: Spec) -> HostArray:
     """
     shape, dtype = host_form(spec)
     if len(value) != math.prod(shape) * dtype.itemsize:
-        raise ProtocolError(f"{len(value):,} bytes are no {spec.dtype}{list(spec.shape)}")
+        raise ProtocolError(f"{len(value):,} bytes do not fit {spec.dtype}{list(spec.shape)}")
     return np.frombuffer(value, dtype).reshape(shape)
 
 
@@ -110,7 +110,7 @@ def shaped(raw: HostArray, spec: Spec) -> HostArray:
     """
     shape, dtype = host_form(spec)
     if raw.nbytes != math.prod(shape) * dtype.itemsize:
-        raise ProtocolError(f"{raw.nbytes:,} bytes are no {spec.dtype}{list(spec.shape)}")
+        raise ProtocolError(f"{raw.nbytes:,} bytes do not fit {spec.dtype}{list(spec.shape)}")
     return raw.view(dtype).reshape(shape)
 
 

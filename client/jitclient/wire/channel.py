@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 LENGTH = struct.Struct("<I")
 _READ_AHEAD = 256 << 10
 # Limits how many frames above `_READ_AHEAD` bytes are read at a time, on all connections of this process.
-_LARGE_AT_ONCE = threading.BoundedSemaphore(16)
+_LARGE_FRAMES = threading.BoundedSemaphore(16)
 
 
 class WireChannel(Channel):  # type: ignore[misc]
     """Channel without compression, with a frame limit, on which one message is sent at a time."""
 
-    __slots__ = ("_buffer", "_end", "_start", "_view", "largest", "send_lock")
+    __slots__ = ("_buffer", "_end", "_start", "_view", "max_frame_bytes", "send_lock")
 
     stream: WireStream
-    largest: int
+    max_frame_bytes: int
     """Maximum length of a frame; longer frames are refused before memory is allocated for them."""
 
     def __init__(self, stream: WireStream) -> None:
         super().__init__(stream, compress=False)
         self.send_lock = threading.Lock()
-        self.largest = MAX_FRAME_BYTES
+        self.max_frame_bytes = MAX_FRAME_BYTES
         # An mmap rather than a bytearray: pages that no peer fills take no memory, and all are freed with the channel.
         self._buffer = mmap.mmap(-1, _READ_AHEAD, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._view = memoryview(self._buffer)
@@ -51,7 +51,7 @@ class WireChannel(Channel):  # type: ignore[misc]
 
         Raises:
             EOFError: the peer closed the connection.
-            ProtocolError: the frame is longer than `largest`.
+            ProtocolError: the frame is longer than `max_frame_bytes`.
         """
         if self._start == self._end:
             self._start, self._end = 0, self.stream.read_some(self._view)
@@ -62,14 +62,14 @@ class WireChannel(Channel):  # type: ignore[misc]
             header = bytearray(LENGTH.size)
             self.recv_into(memoryview(header))
             (length,) = LENGTH.unpack(header)
-        if not 0 < length <= self.largest:
+        if not 0 < length <= self.max_frame_bytes:
             raise ProtocolError(f"a frame of {length:,} bytes is refused")
         if self._end - self._start >= length:
             self._start += length
             return bytes(self._view[self._start - length : self._start])
         if length <= _READ_AHEAD:
             return self._body(length)
-        with _LARGE_AT_ONCE:
+        with _LARGE_FRAMES:
             return self._body(length)
 
     def _body(self, length: int) -> bytes:
@@ -125,7 +125,7 @@ class WireChannel(Channel):  # type: ignore[misc]
         if ahead < len(target):
             self.stream.read_rest(target[ahead:])
 
-    def send(self, data: bytes, attachments: "Sequence[HostArray]" = (), descriptor: int | None = None) -> None:
+    def send(self, data: bytes, attachments: "Sequence[HostArray]" = (), fd: int | None = None) -> None:
         """Send a message, with a file descriptor if given, then its attachments.
 
         Raises:
@@ -135,7 +135,7 @@ class WireChannel(Channel):  # type: ignore[misc]
             raise ProtocolError(f"a message of {len(data):,} bytes is longer than a frame may be")
         with self.send_lock:
             frame = LENGTH.pack(len(data)) + data
-            self.stream.write(frame, *(_raw(attachments) if attachments else ()), descriptor=descriptor)
+            self.stream.write(frame, *(_raw(attachments) if attachments else ()), fd=fd)
 
     def send_if_room(self, data: bytes) -> None:
         """Send a short message if that does not block and no other thread is sending; else drop it."""

@@ -105,7 +105,7 @@ class WireConnection(Connection):  # type: ignore[misc]
         Raises:
             ProtocolError: this side does not accept frames of that kind.
         """
-        raise ProtocolError(f"a frame of kind {kind} is not for this side")
+        raise ProtocolError(f"unexpected frame of kind {kind}")
 
     def can_share(self) -> bool:
         """Return whether this connection supports shared memory."""
@@ -271,7 +271,7 @@ class ClientConnection(WireConnection):
         """
         from jitclient.wire.shared_memory import received
 
-        with self._channel.stream.taking_descriptors() as descriptors:
+        with self._channel.stream.receiving_fds() as fds:
             self._leased = None
             self.send_frame(LEASE, _encode(Lease(nbytes)))
             leased = self._await_lease()
@@ -279,11 +279,11 @@ class ClientConnection(WireConnection):
                 return None
             try:
                 # The kernel does not deliver the file descriptor if this process has none left.
-                block = received(leased.block, leased.capacity, descriptors[0]) if descriptors else None
+                block = received(leased.block, leased.capacity, fds[0]) if fds else None
             except OSError:
                 block = None
         if block is None:
-            self.give_back(Return(retired=(leased.block,)))
+            self.return_blocks(Return(retired=(leased.block,)))
         return block
 
     def _await_lease(self) -> Leased:
@@ -293,7 +293,7 @@ class ClientConnection(WireConnection):
                 return leased
             self._serve_within()
 
-    def give_back(self, message: Return) -> None:
+    def return_blocks(self, message: Return) -> None:
         """Return blocks to the daemon."""
         self.send_frame(RETURN, _encode(message))
 
@@ -316,8 +316,8 @@ class ClientConnection(WireConnection):
         # ETIMEDOUT comes from TCP keepalive: the connection is broken.
         if not isinstance(error, (TimeoutError, BlockingIOError)) or error.errno == errno.ETIMEDOUT:
             return kind(f"the connection to the daemon broke: {error}")
-        what = "took" if kind is NotSent else "said"
-        return DaemonSilent(f"the daemon {what} nothing for {self._patience if seconds is None else seconds:g} s")
+        action = "has not read" if kind is NotSent else "has sent nothing"
+        return DaemonSilent(f"the daemon {action} for {self._patience if seconds is None else seconds:g} s")
 
 
 def _ignore(phase: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from jitclient.wire.messages import Spec
 
 _LETTERS = {"float": "f", "uint": "u", "int": "i", "complex": "c", "bfloat": "bf"}
-_MOST = 4
+_MAX_LABELS = 4
 
 
 def of_spec(spec: Spec) -> str:
@@ -16,11 +16,11 @@ def of_spec(spec: Spec) -> str:
     return f"{short}[{','.join(map(str, spec.shape))}]{'*' if spec.weak_type else ''}"
 
 
-def of_call(name: str, specs: Iterable[Spec], most: int = _MOST) -> str:
-    """Return a label with the function's name and the specs of its first `most` arguments."""
+def of_call(name: str, specs: Iterable[Spec], max_labels: int = _MAX_LABELS) -> str:
+    """Return a label with the function's name and the specs of its first `max_labels` arguments."""
     labels = [of_spec(spec) for spec in specs]
-    more = [f"… {len(labels) - most} more"] if len(labels) > most else []
-    return f"{name}({', '.join(labels[:most] + more)})"
+    more = [f"… {len(labels) - max_labels} more"] if len(labels) > max_labels else []
+    return f"{name}({', '.join(labels[:max_labels] + more)})"
 
 
 def seconds(value: float) -> str:

@@ -30,7 +30,7 @@ FIRST_FRAME_BYTES = 64 << 10
 UPLOAD_BYTES = 8 << 20
 """Size of the parts in which captures are uploaded."""
 
-MOST_CAPTURE_BYTES = 1 << 30
+MAX_CAPTURE_BYTES = 1 << 30
 """Maximum size of a capture; larger captures hold arrays that should be arguments."""
 
 
@@ -242,7 +242,7 @@ class Prepare(Message):
     parts: bytes = b""  # parts of the key, for people: see explaining.py
     manifest: Manifest | None = None
     # Trace the function even if the program exists, to compare traces.
-    anew: bool = False
+    force_trace: bool = False
 
 
 class Settle(Message):
@@ -396,11 +396,11 @@ class Done(Message):
     failures: list[tuple[int, Failure]] = []
     values: list[bytes | Attached | Failure] = []
     # Pairs of a call, identified by its first result, and a donated leaf that it used.
-    taken: list[tuple[int, int]] = []
+    used_donations: list[tuple[int, int]] = []
     # Whether the attached values are in `into`, or without it in `block`.
     shared: bool = False
     # Whether `block` comes back; if not, arrays on the daemon still use it.
-    back: bool = False
+    returns_block: bool = False
 
 
 class Callback(Message):

@@ -14,22 +14,22 @@ import numpy as np
 from jitclient.errors import ProtocolError
 from jitclient.wire.array_transport import ALIGNMENT, HostArray
 
-MOST_LENT = 32
+MAX_LENT_BLOCKS = 32
 """Maximum number of blocks that one connection leases at a time: each takes up to two file descriptors per side."""
 
-_SMALLEST = 64 << 10
+_MIN_CAPACITY = 64 << 10
 _STEPS = 4  # block sizes per power of two
 
 
 class Block:
     """Shared memory block. Its size is sealed: no peer can truncate it, which would kill readers with SIGBUS."""
 
-    def __init__(self, number: int, capacity: int, descriptor: int) -> None:
+    def __init__(self, number: int, capacity: int, fd: int) -> None:
         self.number = number
         self.capacity = capacity
         self.used = 0.0
         """Time of the last release on the monotonic clock, set by the pool that holds the block."""
-        self._map = mmap.mmap(descriptor, capacity, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        self._map = mmap.mmap(fd, capacity, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
 
     def writable(self) -> HostArray:
         """Return a writable view of the block."""
@@ -53,15 +53,15 @@ class OwnBlock(Block):
     """
 
     def __init__(self, number: int, capacity: int) -> None:
-        self.descriptor = os.memfd_create("jitserver", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self.fd = os.memfd_create("jitserver", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         try:
-            os.ftruncate(self.descriptor, capacity)
-            fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _SEALS)
-            super().__init__(number, capacity, self.descriptor)
+            os.ftruncate(self.fd, capacity)
+            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALS)
+            super().__init__(number, capacity, self.fd)
         except BaseException:
-            os.close(self.descriptor)
+            os.close(self.fd)
             raise
-        weakref.finalize(self, os.close, self.descriptor)
+        weakref.finalize(self, os.close, self.fd)
 
 
 AnyBlock = TypeVar("AnyBlock", bound=Block)
@@ -72,7 +72,7 @@ def possible() -> bool:
     if sys.platform != "linux" or not hasattr(os, "memfd_create"):
         return False
     try:
-        OwnBlock(0, _SMALLEST)
+        OwnBlock(0, _MIN_CAPACITY)
     except OSError:  # a sandbox may forbid it
         return False
     return True
@@ -83,7 +83,7 @@ def can_cross(sock: socket.socket) -> bool:
     return sys.platform == "linux" and sock.family == socket.AF_UNIX
 
 
-def received(number: int, capacity: int, descriptor: int) -> Block:
+def received(number: int, capacity: int, fd: int) -> Block:
     """Map the block of a file descriptor that a peer sent. The caller closes the file descriptor.
 
     Raises:
@@ -91,26 +91,26 @@ def received(number: int, capacity: int, descriptor: int) -> Block:
         OSError: the block cannot be mapped.
     """
     try:
-        seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
+        seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError as error:
-        raise ProtocolError("the peer sent a descriptor that is not shared memory") from error
+        raise ProtocolError("the peer sent a file descriptor that is not shared memory") from error
     if seals != _SEALS:
-        raise ProtocolError("the peer sent shared memory whose size is not sealed, or whose pages are")
-    size = os.fstat(descriptor).st_size
+        raise ProtocolError("the peer sent shared memory with unexpected seals")
+    size = os.fstat(fd).st_size
     if size != capacity:
         raise ProtocolError(f"the peer sent shared memory of {size:,} bytes instead of {capacity:,}")
-    return Block(number, capacity, descriptor)
+    return Block(number, capacity, fd)
 
 
 def capacity_for(nbytes: int) -> int:
     """Return the block size for `nbytes` bytes: one of a few sizes, so that blocks can be reused."""
-    if nbytes <= _SMALLEST:
-        return _SMALLEST
+    if nbytes <= _MIN_CAPACITY:
+        return _MIN_CAPACITY
     step = (1 << (nbytes - 1).bit_length()) // 2 // _STEPS
     return -(-nbytes // step) * step
 
 
-def best(blocks: Sequence[AnyBlock], nbytes: int) -> AnyBlock | None:
+def smallest_fitting(blocks: Sequence[AnyBlock], nbytes: int) -> AnyBlock | None:
     """Return the smallest block with room for `nbytes` bytes, at most twice the needed capacity; None if none fits."""
     fitting = [block for block in blocks if nbytes <= block.capacity <= 2 * capacity_for(nbytes)]
     return min(fitting, key=lambda block: block.capacity, default=None)
@@ -121,7 +121,7 @@ def room_for(sizes: Sequence[int]) -> int:
     return sum(map(_aligned, sizes))
 
 
-def lay(block: Block, arrays: Sequence[HostArray]) -> None:
+def copy_into(block: Block, arrays: Sequence[HostArray]) -> None:
     """Copy arrays into a block, one after the other."""
     bytes_of, start = block.writable(), 0
     for array in arrays:
@@ -145,7 +145,7 @@ class Reader:
         """
         start, end = self._start, self._start + nbytes
         if nbytes < 0 or end > len(self._whole):
-            raise ProtocolError(f"{nbytes:,} bytes at {start:,} are not in a block of {len(self._whole):,}")
+            raise ProtocolError(f"a read of {nbytes:,} bytes at {start:,} exceeds the block of {len(self._whole):,}")
         self._start += _aligned(nbytes)
         return self._whole[start:end]
 

@@ -29,10 +29,10 @@ _CONNECT_SECONDS = 15
 # Long enough for a user who types a password, and for a remote daemon that starts.
 _PATIENCE_SECONDS = 180.0
 _END_SECONDS = 2.0
-_ALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
+_KEEPALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 _OPTIONS = (
     *("-o", f"ConnectTimeout={_CONNECT_SECONDS}"),
-    *_ALIVE,
+    *_KEEPALIVE,
     # Another connection may already have the forwarded ports.
     *("-o", "ClearAllForwardings=yes"),
     *("-o", "RemoteCommand=none"),
@@ -44,7 +44,7 @@ _GREETING = re.compile(rb"\0jitserver (\d+)\n")
 _BUFFER_BYTES = 1 << 20
 _READ_BYTES = 1 << 16
 # Limits the bytes that start-up files of the remote shell may print.
-_MOST_NOISE = 1 << 20
+_MAX_NOISE_BYTES = 1 << 20
 _FAILED, _NO_SUCH_COMMAND = 255, 127
 
 
@@ -97,18 +97,31 @@ class SshAddress:
         ssh = shutil.which("ssh")
         if ssh is None:
             raise DaemonUnavailable(f"{self} needs the program ssh, which is not on PATH: install OpenSSH's client")
-        who = [*(("-l", self.user) if self.user else ()), *(("-p", str(self.port)) if self.port is not None else ())]
-        asks = () if _has_terminal() else ("-o", "BatchMode=yes")
-        there = shlex.join([self.program(program), *arguments])
-        return [ssh, "-t" if terminal else "-T", *asks, *_OPTIONS, *who, "--", self.host, there]
+        target_options = [
+            *(("-l", self.user) if self.user else ()),
+            *(("-p", str(self.port)) if self.port is not None else ()),
+        ]
+        batch_mode = () if _has_terminal() else ("-o", "BatchMode=yes")
+        remote_command = shlex.join([self.program(program), *arguments])
+        return [
+            ssh,
+            "-t" if terminal else "-T",
+            *batch_mode,
+            *_OPTIONS,
+            *target_options,
+            "--",
+            self.host,
+            remote_command,
+        ]
 
     def shown(self, program: str, *arguments: str) -> str:
         """Return the command that runs a program of the remote environment, for people to paste into a shell."""
         port = f"-p {self.port} " if self.port is not None else ""
         target = f"{self.user}@{self.host}" if self.user else self.host
         words = [self.program(program), *arguments]
-        there = shlex.join(words)
-        return f"ssh {port}{target} {there if there == ' '.join(words) else shlex.quote(there)}"
+        remote_command = shlex.join(words)
+        quoted = remote_command if remote_command == " ".join(words) else shlex.quote(remote_command)
+        return f"ssh {port}{target} {quoted}"
 
     def connect(self, start: bool = False) -> "tuple[SshSocket, int | None]":
         """Connect to the remote daemon; `start` one if none runs.
@@ -142,21 +155,22 @@ class SshAddress:
 
     def _greeting(self, sock: "SshSocket") -> int | None:
         """Wait for the greeting of `connect-stdio`; return the daemon's process id if `connect-stdio` started it."""
-        heard = b""
+        received = b""
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while (found := _GREETING.search(heard)) is None:
-            if not sock.waits(deadline) or len(heard) > _MOST_NOISE:
-                what = f"it printed {heard[:200]!r}" if heard else f"it said nothing for {_PATIENCE_SECONDS:.0f} s"
-                raise DaemonUnavailable(f"no jitserver answers at {self}: {what}")
+        while (found := _GREETING.search(received)) is None:
+            if not sock.wait_readable(deadline) or len(received) > _MAX_NOISE_BYTES:
+                silent = f"ssh printed nothing for {_PATIENCE_SECONDS:.0f} s"
+                output = f"the remote shell printed {received[:200]!r}" if received else silent
+                raise DaemonUnavailable(f"no jitserver answers at {self}: {output}")
             part = sock.recv(_READ_BYTES)
             if not part:
-                raise self._refusal(*sock.ending())
-            heard += part
+                raise self._refusal(*sock.exit_report())
+            received += part
         return int(found[1]) or None
 
     def _refusal(self, status: int | None, said: str) -> DaemonUnavailable:
         """Return the error for a connection that closed before the greeting of `connect-stdio`."""
-        said = said.removeprefix("Error: ") or f"it ended with status {status} and said nothing"
+        said = said.removeprefix("Error: ") or f"ssh exited with status {status} without a message"
         if status == _FAILED:
             final = next((do for text, do in _FINAL.items() if re.search(text, said, re.IGNORECASE)), None)
             advice = (final or _UNREACHABLE).format(self.shown("jitserver", "--version"))
@@ -169,11 +183,11 @@ class SshAddress:
 
 _FINAL = {
     "host key|host identification": "run `{0}` in a terminal once, and compare the fingerprint that ssh shows",
-    "permission denied|too many authentication": "let your key in there (`ssh-copy-id`), until `{0}` works",
-    "could not resolve|name or service": "correct the name of the host; `{0}` must work",
+    "permission denied|too many authentication": "install your public key there with `ssh-copy-id`; `{0}` must work",
+    "could not resolve|name or service": "correct the host name; `{0}` must work",
 }
 _UNREACHABLE = "`{0}` must work; ssh's configuration (~/.ssh/config) applies"
-_INSTALL = "install the version of this machine there, and name its environment: ssh://host/path/to/environment"
+_INSTALL = "install this machine's version of jitserver there, and name its environment: ssh://host/path/to/environment"
 
 
 class SshSocket(socket.socket):
@@ -182,10 +196,10 @@ class SshSocket(socket.socket):
     def __init__(self, sock: socket.socket, process: "subprocess.Popen[bytes]", said: IO[bytes]) -> None:
         super().__init__(fileno=sock.detach())
         self._process = process
-        self._said = said
+        self._stderr = said
         self._owner = os.getpid()
 
-    def waits(self, deadline: float) -> bool:
+    def wait_readable(self, deadline: float) -> bool:
         """Wait for bytes or the end of the stream; return False if neither came before the deadline."""
         poller = select.poll()
         poller.register(self, select.POLLIN)
@@ -198,17 +212,17 @@ class SshSocket(socket.socket):
             ConnectionResetError: the connection closed, and ssh printed a reason.
         """
         count = super().recv_into(*arguments)
-        if not count and (said := self.ending()[1]):
-            raise ConnectionResetError(f"ssh ended: {said}")
+        if not count and (said := self.exit_report()[1]):
+            raise ConnectionResetError(f"ssh exited: {said}")
         return count
 
-    def ending(self) -> tuple[int | None, str]:
+    def exit_report(self) -> tuple[int | None, str]:
         """Return ssh's exit status and error output, once ssh has closed its end."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)
         with contextlib.suppress(ValueError):  # another thread has closed it
-            self._said.seek(0)
-            return self._process.returncode, self._said.read().decode(errors="replace").strip()[-2000:]
+            self._stderr.seek(0)
+            return self._process.returncode, self._stderr.read().decode(errors="replace").strip()[-2000:]
         return self._process.returncode, ""
 
     def close(self) -> None:
@@ -225,7 +239,7 @@ class SshSocket(socket.socket):
             except subprocess.TimeoutExpired:  # ssh was stopped
                 process.kill()
                 process.wait()
-        self._said.close()
+        self._stderr.close()
 
 
 def greeting(started: int | None) -> bytes:

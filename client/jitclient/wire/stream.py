@@ -17,20 +17,20 @@ from rpyc.core.stream import SocketStream
 STALL_SECONDS = 60.0
 """Seconds after which a peer that stops in the middle of a frame, or does not read, is disconnected."""
 
-_DESCRIPTOR = array.array("i").itemsize
+_FD_BYTES = array.array("i").itemsize
 _PROBES = 3
 # macOS accepts at most 1,024 parts in one call, and less than 2 GiB.
-_PART_BYTES, _MOST_PARTS = 2 << 20, 512
+_PART_BYTES, _MAX_PARTS = 2 << 20, 512
 _READ_BYTES = 1 << 30
 
 
 class WireStream(SocketStream):  # type: ignore[misc]
     """Blocking socket that reads directly into the caller's memory, and is closed with its last reference."""
 
-    __slots__ = ("__weakref__", "_descriptors", "_patience", "_stall")
+    __slots__ = ("__weakref__", "_fds", "_patience", "_stall")
 
     def __init__(self, sock: socket.socket) -> None:
-        self._descriptors: list[int] | None = None  # receives them in `taking_descriptors`
+        self._fds: list[int] | None = None  # receives them in `receiving_fds`
         sock.settimeout(None)
         self._patience: float | None = None
         self._stall = STALL_SECONDS
@@ -66,7 +66,7 @@ class WireStream(SocketStream):  # type: ignore[misc]
         try:
             return self._receive(view)
         except BlockingIOError as error:
-            raise TimeoutError(f"nothing came for {self._patience:.0f} s") from error
+            raise TimeoutError(f"received nothing for {self._patience:.0f} s") from error
 
     def read_now(self, view: memoryview) -> int:
         """Read the bytes that have arrived; return their number.
@@ -80,32 +80,32 @@ class WireStream(SocketStream):  # type: ignore[misc]
             return 0
 
     @contextlib.contextmanager
-    def taking_descriptors(self) -> Iterator[list[int]]:
+    def receiving_fds(self) -> Iterator[list[int]]:
         """Accept file descriptors inside the context; close them at its exit.
 
         They are not accepted at other times: asking for them makes each read slower, and the kernel closes file
         descriptors that were not asked for.
         """
-        taken: list[int] = []
-        self._descriptors = taken
+        received_fds: list[int] = []
+        self._fds = received_fds
         try:
-            yield taken
+            yield received_fds
         finally:
-            self._descriptors = None
-            for descriptor in taken:
-                os.close(descriptor)
+            self._fds = None
+            for fd in received_fds:
+                os.close(fd)
 
     def _receive(self, view: memoryview, flags: int = 0) -> int:
         try:
-            if self._descriptors is None:
+            if self._fds is None:
                 count = self.sock.recv_into(view, 0, flags)
             else:
                 # Room for one file descriptor: the kernel closes any others.
-                room = socket.CMSG_LEN(_DESCRIPTOR)
+                room = socket.CMSG_LEN(_FD_BYTES)
                 count, ancillary, _, _ = self.sock.recvmsg_into([view], room, flags | socket.MSG_CMSG_CLOEXEC)
                 for level, kind, data in ancillary:
                     if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-                        self._descriptors += array.array("i", data[: len(data) // _DESCRIPTOR * _DESCRIPTOR])
+                        self._fds += array.array("i", data[: len(data) // _FD_BYTES * _FD_BYTES])
         except BlockingIOError:
             raise
         except OSError as error:
@@ -128,12 +128,12 @@ class WireStream(SocketStream):  # type: ignore[misc]
             while done < len(view):
                 done += self._receive(view[done : done + _READ_BYTES], socket.MSG_WAITALL)
         except BlockingIOError as error:
-            raise TimeoutError(f"the peer stopped in the middle of a frame for {self._stall:.0f} s") from error
+            raise TimeoutError(f"the peer paused within a frame for {self._stall:.0f} s") from error
         finally:
             if self._patience is None:
                 _set_limit(self.sock, socket.SO_RCVTIMEO, 0)
 
-    def write(self, *parts: bytes | bytearray | memoryview, descriptor: int | None = None) -> None:
+    def write(self, *parts: bytes | bytearray | memoryview, fd: int | None = None) -> None:
         """Write all parts in order, and a file descriptor with the first.
 
         Raises:
@@ -141,22 +141,22 @@ class WireStream(SocketStream):  # type: ignore[misc]
             EOFError: the connection closed.
         """
         try:
-            if len(parts) == 1 and descriptor is None:
+            if len(parts) == 1 and fd is None:
                 self.sock.sendall(parts[0])
             else:
-                self._write_parts(parts, descriptor)
+                self._write_parts(parts, fd)
         except BlockingIOError as error:
-            raise TimeoutError(f"the peer took nothing for {self._stall:.0f} s") from error
+            raise TimeoutError(f"the peer has not read for {self._stall:.0f} s") from error
         except OSError as error:
             raise EOFError(f"connection broken: {error}") from error
 
-    def _write_parts(self, parts: Sequence[bytes | bytearray | memoryview], descriptor: int | None) -> None:
+    def _write_parts(self, parts: Sequence[bytes | bytearray | memoryview], fd: int | None) -> None:
         views = [memoryview(part) for part in parts]
         left = [view[start : start + _PART_BYTES] for view in views for start in range(0, len(view), _PART_BYTES)]
-        descriptors = array.array("i", () if descriptor is None else (descriptor,))
-        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)] if descriptors else []
+        fds = array.array("i", () if fd is None else (fd,))
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)] if fds else []
         while left:
-            sent = self.sock.sendmsg(left[:_MOST_PARTS], ancillary)
+            sent = self.sock.sendmsg(left[:_MAX_PARTS], ancillary)
             ancillary = []
             while left and sent >= len(left[0]):
                 sent -= len(left.pop(0))

@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from jitclient.session.launch import log_folder
+from jitclient.session.launch import log_directory
 from jitclient.wire.labels import size
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
 from jitserver.store.directories import cache_root
@@ -23,7 +23,7 @@ _FILES_V2 = ("memory.current", "inactive_file", "memory.events")
 def disk(state: DaemonState) -> Iterator[Finding]:
     """Check the free disk space for the cache and the log."""
     directories = {
-        _existing(directory).stat().st_dev: _existing(directory) for directory in (log_folder(), cache_root())
+        _existing(directory).stat().st_dev: _existing(directory) for directory in (log_directory(), cache_root())
     }
     for directory in directories.values():
         free = shutil.disk_usage(directory).free

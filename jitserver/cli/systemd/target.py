@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jitclient.core.settings import settings
 from jitclient.errors import JitserverError
-from jitclient.wire.address import Address, environment_digest, remote, runtime_folder, user_address, user_name
+from jitclient.wire.address import Address, environment_digest, remote, runtime_directory, user_address, user_name
 
 SUFFIXES = ("socket", "service")
 _SYSTEM_UNITS = Path("/etc/systemd/system")
@@ -66,7 +66,7 @@ class Target:
         """The address of the socket."""
         if self.user:
             return Address.parse(f"unix:/run/jitserver/{self.digest}/{self.user}.sock")
-        return Address.parse(f"unix:{runtime_folder() / f'{self.digest}.sock'}")
+        return Address.parse(f"unix:{runtime_directory() / f'{self.digest}.sock'}")
 
     def others(self) -> list[str]:
         """Return the socket units of other users that use the same files."""

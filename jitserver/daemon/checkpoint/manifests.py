@@ -12,7 +12,7 @@ import msgspec
 
 from jitclient.core.digests import digest
 from jitclient.errors import SettingsError
-from jitclient.wire.address import private_folder
+from jitclient.wire.address import private_directory
 from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.messages import Failure, Spec
 from jitserver.daemon.arrays.named_arrays import TreeState
@@ -90,7 +90,7 @@ class Manifests:
     def make_directories(self) -> None:
         """Create the directories that do not exist."""
         for path in (self.arrays.parent, self.arrays, self._directory):
-            private_folder(path)
+            private_directory(path)
 
     def all(self) -> list[Manifest]:
         """Return all manifests in the directory."""
@@ -167,7 +167,7 @@ class Manifests:
 
 def directory_of(address: str) -> Path:
     """Return the directory for the daemons at an address, created if necessary."""
-    return private_folder(private_folder(directories.environment_directory() / "checkpoint") / _digest(address))
+    return private_directory(private_directory(directories.environment_directory() / "checkpoint") / _digest(address))
 
 
 def forget_sessions(address: str) -> None:

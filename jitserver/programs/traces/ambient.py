@@ -1,7 +1,7 @@
 """Detection of ambient reads during a trace, whose result must not be cached under the function's key.
 
 Reads by user code itself raise an exception in its private namespace. This module detects all others: exceptions that
-user code caught, files that installed code opened (`jitclient/capture/ambient/world.py`), changes of the global
+user code caught, files that installed code opened (`jitclient/capture/ambient/audit.py`), changes of the global
 generators of `random` and `numpy.random`, and reads noted by `ambient_reads.py`.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from jitclient.capture.ambient.inputs import message_of, note_read, noted_reads
+from jitclient.capture.ambient.inputs import message_of, record_read, recorded_reads
 from jitclient.errors import AmbientInput
 
 OF_GENERATORS = message_of("the state of a global random generator")
@@ -26,7 +26,7 @@ def refused() -> Iterator[None]:
     AmbientInput also replaces an exception that such reads caused. The message names the first read.
     """
     failure: BaseException | None = None
-    with noted_reads() as reads:
+    with recorded_reads() as reads:
         before = _generators()
         try:
             yield
@@ -36,7 +36,7 @@ def refused() -> Iterator[None]:
             # The reads may have caused this: the daemon does not have the files of the client's directory.
             failure = error
         if before != _generators():
-            note_read(OF_GENERATORS)
+            record_read(OF_GENERATORS)
     if reads:
         raise AmbientInput(reads[0]) from failure
     if failure is not None:

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from jitclient.capture.ambient.inputs import MARKS, message_of, note_read, reads, unnoted
-from jitclient.capture.ambient.world import IMPORTS_AND_QUOTES, frames, is_below, is_installation
+from jitclient.capture.ambient.audit import IMPORTS_AND_QUOTES, frames, is_below, is_installation
+from jitclient.capture.ambient.inputs import RANDOM_FRAME_MODULES, message_of, reads, record_read, unrecorded
 from jitserver.programs.traces.stand_ins import StandIn, replace, reporting_method
 
 monotonic = time.monotonic
@@ -51,11 +51,11 @@ def install() -> None:
 def _note(what: Describe, *args: Any) -> None:
     if reads.noted:
         return  # one read is enough
-    with unnoted():  # finding out what is read also reads
+    with unrecorded():  # finding out what is read also reads
         reader = _reader()
         read = what(*args) if reader else ""
     if read:
-        note_read(message_of(f"{read} (by {reader})"))
+        record_read(message_of(f"{read} (by {reader})"))
 
 
 def _reader() -> str:
@@ -68,7 +68,7 @@ def _reader() -> str:
         elif package in sys.stdlib_module_names or module in _SKIPPED_MODULES:
             continue
         else:
-            reader = "" if package in _INTERNAL_PACKAGES or module in MARKS else package
+            reader = "" if package in _INTERNAL_PACKAGES or module in RANDOM_FRAME_MODULES else package
         return "" if not reader or is_below(_HARMLESS) else reader
     return ""
 

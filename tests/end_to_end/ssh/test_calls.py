@@ -234,7 +234,7 @@ def test_a_link_that_is_down_for_a_while(
         far.script("bin/ssh", DOWN.format(folder=far.folder, up=(far.folder / "bin/ssh").rename(far.folder / "bin/up")))
         far.cut()
         assert float(add(x, np.float32(1))) == 42
-    assert capfd.readouterr().err.count("Network is unreachable; trying again for 60 s") == 1
+    assert capfd.readouterr().err.count("Network is unreachable; retrying for 60 s") == 1
 
 
 def test_the_session_of_a_client_whose_link_broke_waits_for_it(
@@ -267,16 +267,16 @@ def test_a_daemon_there_that_hangs_is_given_up_and_asked_again_later(
         opened = far.opened
         try:
             for _ in range(3):
-                with pytest.raises(jitclient.DaemonUnavailable, match="said nothing"):
+                with pytest.raises(jitclient.DaemonUnavailable, match="has sent nothing"):
                     add(one, one)
             assert far.opened == opened
-            session._finder._until = 0.0  # the while is over
-            with pytest.raises(DaemonHangs, match="said nothing for 5 s"):
+            session._finder._retry_at = 0.0  # the while is over
+            with pytest.raises(DaemonHangs, match="has sent nothing for 5 s"):
                 add(one, one)
             assert far.opened == opened + 1
         finally:
             daemon.send_signal(signal.SIGCONT)
-        session._finder._until = 0.0
+        session._finder._retry_at = 0.0
         session._finder._patience = 60.0  # a second may be too short on a busy machine
         assert float(add(ten, one)) == 11
         assert session.generation == generation, "the session began anew"
@@ -429,7 +429,7 @@ def test_no_jitserver_there_or_one_too_old(script: str, new_host: Any, monkeypat
             far.script("environment/bin/jitserver", script)
         said = refused(far, jitclient.DaemonUnavailable, monkeypatch)
     assert "/environment/bin/jitserver" in said
-    assert "install the version of this machine there" in said
+    assert "install this machine's version of jitserver there" in said
 
 
 def test_no_daemon_there(new_host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -467,7 +467,7 @@ def test_another_jax(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax, "__version__", "0.0.1")
     said = refused(host, Incompatible, monkeypatch)
     assert "jax is 0.0.1 here and" in said
-    assert re.search(r"`ssh -p \d+ \S+ \S+/environment/bin/pip install jax==0.0.1`$", said)
+    assert re.search(r"`ssh -p \d+ \S+ \S+/environment/bin/pip install jax==0.0.1`\.$", said)
 
 
 def test_another_version_of_a_package_that_a_function_uses(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from .programs import Program
-from .test_as_main import jitclient
+from .test_run_as_main import jitclient
 
 WRONG = {
     "unknown option": ("--reprot", "program.py"),

@@ -235,12 +235,14 @@ def test_programs_for_more_devices_than_the_daemon_has_run_locally(
             for name, (first, second) in found.items():
                 if fallback == "error":
                     for said in (first, second):
-                        assert re.search("devices are needed, and the daemon has 1|for 8 of its devices", said), name
+                        assert re.search(
+                            "devices are needed, and the daemon has 1|uses 8 devices of this process", said
+                        ), name
                 else:
                     total, devices, *warned = first
                     assert total == TOTALS[name]
                     assert devices == (1 if name == "put on a device" else 8), name
-                    assert "the daemon has 1" in warned[0] or "for 8 of its devices" in warned[0], name
+                    assert "the daemon has 1" in warned[0] or "uses 8 devices of this process" in warned[0], name
                     assert second[:2] == first[:2], name
 
 
@@ -258,7 +260,7 @@ def test_a_client_with_fewer_devices_has_the_values(eight: dict[str, str], run_s
     alone = {"JITSERVER_ADDRESS": eight["JITSERVER_ADDRESS"]}
     *totals, error = run_script("import json, jax, jax.numpy as jnp, numpy as np, jitclient" + SEEN, env=alone)
     assert totals == [496.0] * 3
-    assert "with 1, cannot name: start the program with XLA_FLAGS" in error
+    assert "which has 1) lacks. Start the program with XLA_FLAGS" in error
 
 
 def test_a_program_is_not_served_to_a_daemon_with_other_devices(
@@ -361,4 +363,4 @@ def test_a_daemon_without_its_platform_says_what_to_do_in_one_line(cli: Callable
     assert "or unset JAX_PLATFORMS" in line
     done = cli("start", env=env)
     assert done.returncode == 1
-    assert done.stderr == f"Error: the daemon ended at its start (status 1): {line.removeprefix('Error: ')}\n"
+    assert done.stderr == f"Error: the daemon exited during its start (status 1): {line.removeprefix('Error: ')}\n"

@@ -203,7 +203,7 @@ def test_inside_a_trace_it_says_so(daemon: str) -> None:
     with jax.disable_jit():
         found.append(jitclient.explain(lambda x: x, np.ones(3)))
     assert [str(each) for each in found] == [
-        "<lambda>: becomes a part of the program that is traced here",
+        "<lambda>: becomes part of the program that is being traced",
         "<lambda>: runs in this process: jit is disabled",
     ]
 
@@ -362,7 +362,7 @@ def test_the_setting_tells_the_cause_and_the_price_of_what_happens_in_this_proce
         took = "traced in this process in .* m?s and compiled in .* m?s"
         cause = r"os\.environ is read .*; reached by global CONFIG of reads -> attribute scale of Config"
         assert re.fullmatch(rf"jitserver: reads\(f32\[3\]\) was {took}; {cause}", reads)
-        here = "it is traced in this process, where its callbacks stay: debug_print of 'hello'"
+        here = "the callbacks stay in this process: debug_print of 'hello'"
         cause_here = cause.replace("reads", "prints")
         assert re.fullmatch(f"jitserver: prints ran in this process, in .* m?s; {cause_here}; {here}", prints)
         reads, prints = run_script(TELLS, env=env)

@@ -52,13 +52,13 @@ def another_client(daemon: str) -> Iterator[Callable[[], None]]:
 def runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """How often functions were run by `keep` since the last time."""
     times = [0]
-    real = keeping._noting_reads
+    real = keeping._recording_reads
 
     def noting(make: Callable[[], Any]) -> Any:
         times[0] += 1
         return real(make)
 
-    monkeypatch.setattr(keeping, "_noting_reads", noting)
+    monkeypatch.setattr(keeping, "_recording_reads", noting)
 
     def since() -> int:
         found, times[0] = times[0], 0
@@ -305,7 +305,7 @@ def test_inputs_that_change_while_the_function_runs_give_no_key(
         path.write_text(str(n + 1))
         return np.arange(n)
 
-    with pytest.warns(RuntimeWarning, match="changed while it ran"):
+    with pytest.warns(RuntimeWarning, match="changed during the run"):
         assert jitclient.keep(name, read, deps=[path]).size == 1
     assert jitclient.keep(name, read, deps=[path]).size == 2
     assert runs() == 2
@@ -476,12 +476,12 @@ def test_dropped_handles_free_nothing_that_is_kept(name: str, until: Callable[..
 @pytest.mark.parametrize(
     ("args", "kwargs", "message"),
     [
-        (("", {}), {}, "a name must be a string"),
-        ((3, {}), {}, "a name must be a string"),
-        (("x", {"a": [1, "text"]}), {}, r"'x' cannot be kept: its leaf \['a'\]\[1\] is no array .* type str"),
-        (("x", Plain()), {}, "'x' cannot be kept: it is no array"),
-        (("x", lambda: "text"), {}, "'x' cannot be kept: it is no array"),
-        (("x", {}), {"deps": [Path("f")]}, "a tree reads nothing"),
+        (("", {}), {}, "the name must be a non-empty string"),
+        ((3, {}), {}, "the name must be a non-empty string"),
+        (("x", {"a": [1, "text"]}), {}, r"keep\('x'\): leaf \['a'\]\[1\] is neither an array .* type str"),
+        (("x", Plain()), {}, r"keep\('x'\): the tree is neither an array"),
+        (("x", lambda: "text"), {}, r"keep\('x'\): the tree is neither an array"),
+        (("x", {}), {"deps": [Path("f")]}, "only for functions"),
         (("x", load), {"deps": "f"}, "a sequence of inputs"),
     ],
 )

@@ -11,7 +11,7 @@ from jitclient.api import report
 from jitclient.calls.usage import Got, Local, Usage
 
 from .programs import Program
-from .test_as_main import jitclient
+from .test_run_as_main import jitclient
 
 
 def used(*got: tuple[str, str, float], local: tuple[Local, ...] = ()) -> Usage:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from .programs import Launcher, Program, python
-from .test_as_main import jitclient
+from .test_run_as_main import jitclient
 
 SCRIPTS = Path(__file__).parents[3] / "examples" / "scripts"
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py"))

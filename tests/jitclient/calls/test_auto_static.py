@@ -143,5 +143,5 @@ def test_explain_names_the_static_value_that_differs(jitted, model):
 
 def test_a_leaf_that_cannot_be_hashed_is_named(jitted, model):
     unhashable = collections.UserList([1])
-    with pytest.raises(ValueError, match=r"apply: argument model.*name.* is no array.*UserList cannot be hashed"):
+    with pytest.raises(ValueError, match=r"apply: argument model.*name.* is not an array.*UserList cannot be hashed"):
         jitted(dataclasses.replace(model, name=unhashable), jnp.ones(3))

@@ -129,7 +129,7 @@ def test_a_copy_goes_with_its_array(daemon: str) -> None:
     del x
     gc.collect()
     assert handle() is None
-    assert not [given for given in copies._given.values() if given.copy is not None]
+    assert not [given for given in copies._passed.values() if given.copy is not None]
 
 
 def test_what_was_deleted_raises_as_in_jax(daemon: str) -> None:
@@ -140,7 +140,7 @@ def test_what_was_deleted_raises_as_in_jax(daemon: str) -> None:
     for call in (fn, jax.jit(lambda x: x * 2)):
         with pytest.raises(RuntimeError, match="deleted"):
             call(x)
-    assert copies._given[id(x)].copy is None
+    assert copies._passed[id(x)].copy is None
 
 
 def test_what_is_donated_travels_and_is_gone(sent: list[str]) -> None:
@@ -313,7 +313,7 @@ def test_another_array_of_the_same_number_has_no_copy(daemon: str) -> None:
     fn, x, y = jitclient.jit(lambda x: x[0]), array(1), array(2)
     for _ in range(3):
         fn(x)
-    copies._given[id(y)] = copies._given[id(x)]  # as where an error kept the entry of one that is gone
+    copies._passed[id(y)] = copies._passed[id(x)]  # as where an error kept the entry of one that is gone
     assert [first(fn(y)) for _ in range(4)] == [2.0] * 4
     assert [first(fn(given)) for given in (x, y)] == [1.0, 2.0]
 

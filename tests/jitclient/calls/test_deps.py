@@ -238,7 +238,7 @@ def test_inputs_that_never_stand_still_are_an_error(
 ) -> None:
     env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "SCALE": "2"}
     with new_daemon(env["JITSERVER_ADDRESS"]):
-        assert run_script(RESTLESS, env=env) == "its declared inputs change while it is traced"
+        assert run_script(RESTLESS, env=env) == "the declared inputs change during the trace"
 
 
 VALUES = """

@@ -154,7 +154,7 @@ def test_with_the_setting_it_is_an_error_instead(own: Any, run_script: Callable[
         env=own.env,
     )
     assert name == "CaptureError"
-    assert "where its callbacks stay: pure_callback of calls_back.<locals>.<lambda>" in text
+    assert "the callbacks stay in this process: pure_callback of calls_back.<locals>.<lambda>" in text
 
 
 @pytest.mark.parametrize("use", ["environment", "file"])
@@ -356,7 +356,7 @@ def test_the_order_on_the_wire_changes_nothing_else() -> None:
     made = OwnTrace(lambda: jitted, lambda: ((x, y, z), {}), ((x, y, z), {}), [x, y, z], specs, {"keep_unused": True})
     made.run("cpu", [], (2, 1, 0), "")
     traced = jax.jit(lambda c, b, a: [a * 2, b], donate_argnums=2, keep_unused=True).trace(z, y, x)
-    assert made.evidence(values.nothing) == evidence_of(traced, traced.lower(), values.nothing)
+    assert made.evidence(values.no_deref) == evidence_of(traced, traced.lower(), values.no_deref)
 
 
 def test_whatever_keeps_a_program_here_is_an_error_of_capture() -> None:

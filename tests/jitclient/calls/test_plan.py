@@ -17,7 +17,7 @@ from jitclient.arrays.array import make_handles
 from jitclient.calls.general_path import GeneralPath
 from jitclient.calls.program import Program
 from jitclient.errors import ArrayLost, DaemonSilent
-from jitclient.jaxside import as_before, context, internals
+from jitclient.jaxside import context, internals, unchanged
 from jitclient.session import process
 from jitclient.session.pipeline import Drops
 from jitclient.session.session import Session
@@ -487,20 +487,20 @@ def test_where_jax_has_other_names_it_is_slower_and_right(
         monkeypatch.setattr(internals, "trace_context_and_level", lambda: None)
     else:
         monkeypatch.setattr(context, "outside_of_trace_context", lambda: None)
-    is_as_before = as_before.check()
-    assert is_as_before()
+    is_unchanged = unchanged.check()
+    assert is_unchanged()
     for other in (jax.enable_x64(True), jax.debug_nans(True), jax.disable_jit()):
         with other:
-            assert not is_as_before()
-    assert not jax.vmap(lambda x: x + is_as_before())(np.zeros(1, np.float32))[0]
-    assert is_as_before()
+            assert not is_unchanged()
+    assert not jax.vmap(lambda x: x + is_unchanged())(np.zeros(1, np.float32))[0]
+    assert is_unchanged()
     fn = jitclient.jit(lambda x: x * 2)
     assert [first(fn(there())) for _ in range(4)] == [2.0] * 4
     assert len(general) == 2
 
 
 def test_settings_that_jax_reads_anew_are_all_compared() -> None:
-    is_as_before = as_before.check()
+    is_unchanged = unchanged.check()
     for name in context.OUTSIDE_OF_TRACE_CONTEXT:
         setting = getattr(jax, name.removeprefix("jax_"))
         for value in (True, "error", "rbg"):
@@ -509,12 +509,12 @@ def test_settings_that_jax_reads_anew_are_all_compared() -> None:
                 manager.__enter__()
             except (TypeError, ValueError):
                 continue
-            assert is_as_before() == (setting.value == context._plain(setting.value) is None), name
+            assert is_unchanged() == (setting.value == context._plain(setting.value) is None), name
             manager.__exit__(None, None, None)
             break
         else:
             raise AssertionError(name)
-        assert is_as_before()
+        assert is_unchanged()
 
 
 def test_without_jax_the_environment_counts(run_script: Callable[..., Any]) -> None:

@@ -51,7 +51,7 @@ def test_error_names_the_way_to_what_cannot_be_captured(write):
         ("import importlib", "importlib.import_module('json')", "importlib.import_module"),
         ("import contextvars; V = contextvars.ContextVar('v')", "V.get()", "ContextVar 'v'"),
         ("F = open('/dev/null')", "F.read()", "file '/dev/null'"),
-        ("", "fn.__code__.co_firstlineno", "where code was written"),
+        ("", "fn.__code__.co_firstlineno", "reads line numbers"),
     ],
 )
 def test_ambient_inputs_are_named(write, header, expression, named):

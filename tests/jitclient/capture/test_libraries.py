@@ -121,7 +121,7 @@ def test_addresses_and_hashes_are_no_part_of_models(libraries: None, write: Any,
     script = MODEL.format(home="pydantic_")
     module = write(um_model=script)
     file = tmp_path / "prints.py"
-    file.write_text(f"{script}\nfrom jitclient.capture import capture\nprint(capture(step).key)\n")
+    file.write_text(f"{script}\nfrom jitclient.capture.dump import capture\nprint(capture(step).key)\n")
     path = os.pathsep.join([str(tmp_path / "site-packages"), os.environ.get("PYTHONPATH", "")])
     variables = [{**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": seed} for seed in ("1", "2")]
     keys = {subprocess.check_output([sys.executable, file], env=each, text=True) for each in variables}

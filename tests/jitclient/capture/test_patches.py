@@ -41,11 +41,11 @@ def test_what_replaces_code_of_jax_is_refused(library, write, monkeypatch, where
     owner, _, name = where.rpartition(".")
     found = jax.numpy.linalg if owner == "jax.numpy.linalg" else jax.core.Tracer
     monkeypatch.setattr(found, name, getattr(found, name))  # puts it back
-    patches._looked_through_once.cache_clear()
+    patches._find_patches_once.cache_clear()
     module = write(um_patcher=SOURCE.format(patch=f"{where} = {patch}"))
     with pytest.raises(CaptureError, match=rf"{found.__name__}\.{name}"):
         capture(module.by_jax)
-    patches._looked_through_once.cache_clear()
+    patches._find_patches_once.cache_clear()
 
 
 def test_what_replaces_code_of_another_package_travels_where_user_code_names_it(library, write):

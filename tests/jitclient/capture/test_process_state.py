@@ -49,7 +49,7 @@ def test_what_was_set_is_the_same_elsewhere():
     "setting", [lambda: np.printoptions(formatter={"all": str}), lambda: np.errstate(all="call", call=print)]
 )
 def test_a_function_cannot_be_carried(setting):
-    with setting(), pytest.raises(CaptureError, match="function of this process"):
+    with setting(), pytest.raises(CaptureError, match="is a function, which cannot be sent"):
         process_state.current()
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jitclient.capture.ambient.inputs import noted_reads
+from jitclient.capture.ambient.inputs import recorded_reads
 from jitclient.capture.dump import capture
 from jitclient.capture.load import load
 from jitclient.errors import AmbientInput
@@ -34,7 +34,7 @@ def test_every_use_fails_and_is_noted(write, use):
     module = write(um_use=f"def fn(x):\n    import collections.abc, copy, sys\n    return {USES[use]}\n")
     made = capture(module.fn)
     loaded = load(made.payload, made.locations)
-    with noted_reads() as noted, pytest.raises(AmbientInput):
+    with recorded_reads() as noted, pytest.raises(AmbientInput):
         loaded.fn(1)
     assert noted == ["sys.argv is read from outside the function's own objects"]
 
@@ -43,7 +43,7 @@ def test_looking_at_a_name_is_no_use(write):
     module = write(um_look="def fn(x):\n    import sys\n    a = sys.argv\n    repr(a)\n    return x\n")
     made = capture(module.fn)
     loaded = load(made.payload, made.locations)
-    with noted_reads() as noted:
+    with recorded_reads() as noted:
         assert loaded.fn(1) == 1
     assert noted == []
 

@@ -17,7 +17,7 @@ from jitclient.errors import CaptureError, ProtocolError
 from jitclient.jaxside import tree
 
 
-def nowhere(index: int) -> Any:
+def no_ref(index: int) -> Any:
     raise AssertionError(index)
 
 
@@ -49,7 +49,7 @@ def test_plain_values_come_back_as_they_were() -> None:
     @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(plain)
     def check(value: Any) -> None:
-        back = values.decode(values.encode(value), nowhere)
+        back = values.decode(values.encode(value), no_ref)
         assert back == value
         assert repr(back) == repr(value) or isinstance(value, (frozenset, dict, list, tuple))
         assert type(back) is type(value)
@@ -76,12 +76,12 @@ def test_a_set_has_the_same_bytes_whatever_its_order() -> None:
 
 
 def test_nan_travels() -> None:
-    assert math.isnan(values.decode(values.encode(math.nan), nowhere))
+    assert math.isnan(values.decode(values.encode(math.nan), no_ref))
 
 
 def test_things_of_installed_modules_travel_by_name() -> None:
-    assert values.decode(values.encode(collections.OrderedDict), nowhere) is collections.OrderedDict
-    assert values.decode(values.encode(math.sin), nowhere) is math.sin
+    assert values.decode(values.encode(collections.OrderedDict), no_ref) is collections.OrderedDict
+    assert values.decode(values.encode(math.sin), no_ref) is math.sin
 
 
 class Colour(enum.Enum):
@@ -94,7 +94,7 @@ def test_members_of_enums_travel_by_name() -> None:
 
 
 def test_constants_of_installed_modules_travel_by_name() -> None:
-    assert values.decode(values.encode(dataclasses.MISSING), nowhere) is dataclasses.MISSING
+    assert values.decode(values.encode(dataclasses.MISSING), no_ref) is dataclasses.MISSING
 
 
 @pytest.mark.parametrize("name", ["float32", "int64", "bool", "bfloat16", "float8_e4m3fn", "int4"])
@@ -102,7 +102,7 @@ def test_dtypes_travel(name: str) -> None:
     import ml_dtypes  # noqa: F401
 
     dtype = np.dtype(name)
-    assert values.decode(values.encode(dtype), nowhere) == dtype
+    assert values.decode(values.encode(dtype), no_ref) == dtype
 
 
 def test_things_of_the_capture_travel_by_position() -> None:
@@ -169,7 +169,7 @@ def test_reading_imports_no_package_that_is_not_in_use() -> None:
 
     assert "this" not in sys.modules
     with pytest.raises(ProtocolError, match="not loaded"):
-        values.decode(values.to_bytes(Reduced("named", ("this", "s"))), nowhere)
+        values.decode(values.to_bytes(Reduced("named", ("this", "s"))), no_ref)
     assert "this" not in sys.modules
 
 

@@ -49,7 +49,7 @@ def test_a_jax_that_takes_no_arrays_of_ours_is_noticed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(internals, "register_arrays", lambda *_: 1 / 0)
-    interop._introduce(int, lambda array: None, lambda array: None)  # warnings are errors in tests
+    interop._register_arrays(int, lambda array: None, lambda array: None)  # warnings are errors in tests
     assert "does not accept jitclient.Array" in capsys.readouterr().err
 
 

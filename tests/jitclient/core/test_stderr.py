@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jitclient.core.notices import is_terminal, say
+from jitclient.core.notices import is_terminal, print_notice
 
 
 def test_a_line_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    say("started")
+    print_notice("started")
     assert capsys.readouterr() == ("", "jitserver: started\n")
 
 
@@ -23,7 +23,7 @@ def test_a_stderr_that_takes_nothing_is_no_error(
     for stderr in (None, closed, full):
         monkeypatch.setattr(sys, "stderr", stderr)
         assert not is_terminal()
-        say("started")
+        print_notice("started")
         assert capsys.readouterr().out == ""
     with pytest.raises(OSError, match="No space"):
         full.close()

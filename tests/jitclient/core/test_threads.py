@@ -32,8 +32,8 @@ def test_a_thread_that_fails_says_so_and_has_ended(caplog: pytest.LogCaptureFixt
 
 def test_a_thread_that_does_not_begin_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_thread, "start_new_thread", lambda *_: 1)
-    monkeypatch.setattr(threads, "_BEGIN_SECONDS", 0.01)
+    monkeypatch.setattr(threads, "_START_SECONDS", 0.01)
     thread = Thread(lambda: None, "worker")
-    with pytest.raises(RuntimeError, match="'worker' did not begin"):
+    with pytest.raises(RuntimeError, match="'worker' did not start"):
         thread.start()
     assert not thread.is_alive()

@@ -98,9 +98,9 @@ def test_a_jax_that_cannot_start_raises_its_own_error(
 def test_it_says_so_once_and_only_of_an_accelerator(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(client_device, "_state", client_device._State(is_asked=True, is_pinned=True))
+    monkeypatch.setattr(client_device, "_state", client_device._State(is_requested=True, is_pinned=True))
     for platform in ("cpu", "gpu", "gpu"):
-        client_device.say_so(platform)
+        client_device.notify_once(platform)
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
     assert "the daemon uses the gpu" in said[0]

@@ -18,10 +18,10 @@ from jitserver.programs.context import _ENTER
 TABLES = (
     jax_settings.CARRIED,
     jax_settings.REFUSED,
-    jax_settings.REFUSED_WHEN_MADE,
-    jax_settings.OBEYED,
+    jax_settings.REFUSED_WHEN_COMPILING,
+    jax_settings.CLIENT_ONLY,
     jax_settings.OF_DEVICES,
-    jax_settings.WITHOUT_MEANING,
+    jax_settings.IRRELEVANT,
 )
 
 
@@ -33,11 +33,11 @@ def test_every_setting_of_jax_is_in_one_table() -> None:
         f"this jax has settings that jaxside/jax_settings.py does not know: {unknown}. Read what each "
         "does. One that changes a value, a type or an error goes to CARRIED if jax has a context manager for it, which "
         "jitserver/programs/context.py enters, else to REFUSED; one of backends to OF_DEVICES; all others to "
-        "WITHOUT_MEANING"
+        "IRRELEVANT"
     )
 
 
-@pytest.mark.parametrize("table", ["CARRIED", "REFUSED", "REFUSED_WHEN_MADE"])
+@pytest.mark.parametrize("table", ["CARRIED", "REFUSED", "REFUSED_WHEN_COMPILING"])
 def test_the_tables_have_the_defaults_of_jax(table: str) -> None:
     assert context._differing(getattr(jax_settings, table)) == ()
     assert context.current() == ()

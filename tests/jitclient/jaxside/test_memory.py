@@ -57,7 +57,7 @@ def test_what_may_be_written_by_others_is_not_of_xla(way: str) -> None:
     assert put.unsafe_buffer_pointer() == source.ctypes.data  # or this tests nothing
     for _ in range(3):  # what is called again goes another way in jax
         made = WAYS[way](source, put)
-        assert not (memory.is_of_xla(made) and made.unsafe_buffer_pointer() == source.ctypes.data)
+        assert not (memory.owns_xla_memory(made) and made.unsafe_buffer_pointer() == source.ctypes.data)
 
 
 @pytest.mark.parametrize(
@@ -67,17 +67,17 @@ def test_what_was_computed_is_of_xla(way: str) -> None:
     source = allocate(SIZE * 4).view(np.float32)
     put = jax.device_put(source)
     for _ in range(3):
-        assert memory.is_of_xla(WAYS[way](source, put))
+        assert memory.owns_xla_memory(WAYS[way](source, put))
 
 
 def test_where_jax_does_not_say_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent:
         traceback = None
 
-    assert not memory.is_of_xla(Silent())
-    assert not memory.is_of_xla(object())
+    assert not memory.owns_xla_memory(Silent())
+    assert not memory.owns_xla_memory(object())
     monkeypatch.setattr(memory, "_results_are_new", lambda: False)
-    assert not memory.is_of_xla(jnp.zeros(3) + 1)
+    assert not memory.owns_xla_memory(jnp.zeros(3) + 1)
 
 
 SETTINGS: dict[str, Callable[[], Any]] = {
@@ -92,7 +92,7 @@ def test_the_settings_of_the_program_do_not_decide(setting: str) -> None:
     made = jnp.zeros(3) + 1
     memory._results_are_new.cache_clear()
     with SETTINGS[setting]():
-        assert memory.is_of_xla(made)
+        assert memory.owns_xla_memory(made)
 
 
 @pytest.mark.parametrize("name", ["", "relative.py"])
@@ -103,7 +103,7 @@ def test_code_may_come_from_anywhere(name: str, tmp_path: Any, monkeypatch: pyte
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    assert memory.is_of_xla(namespace["made"])
+    assert memory.owns_xla_memory(namespace["made"])
 
 
 def test_a_mesh_of_several_devices_is_not_in_the_way(run_script: Callable[..., Any]) -> None:
@@ -114,7 +114,7 @@ def test_a_mesh_of_several_devices_is_not_in_the_way(run_script: Callable[..., A
         from jitclient.jaxside import memory
         made = jnp.zeros(3) + 1
         with jax.set_mesh(jax.make_mesh((2,), ("a",))):
-            print(json.dumps(memory.is_of_xla(made)))
+            print(json.dumps(memory.owns_xla_memory(made)))
         """,
         env={"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
     )

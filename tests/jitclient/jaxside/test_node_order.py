@@ -34,12 +34,12 @@ class Table:
 @pytest.fixture(autouse=True)
 def _forget():
     yield
-    node_order.here.cache_clear()
+    node_order.local_order.cache_clear()
 
 
 def _in_another_process(monkeypatch, order):
     monkeypatch.setattr(Table, "order", order)
-    node_order.here.cache_clear()
+    node_order.local_order.cache_clear()
 
 
 def _sent(value):
@@ -81,8 +81,8 @@ def test_other_nodes_travel_as_they_are():
 def test_a_class_that_has_other_attributes_elsewhere_is_refused(monkeypatch):
     leaves, message = _sent(Table(width=1.0, height=2.0, depth=3.0, name="n", unit="m"))
     monkeypatch.setattr(Table, "tree_flatten", lambda self: ([self.width, self.height], (self.name,)))
-    node_order.here.cache_clear()
-    with pytest.raises(CaptureError, match="flattens to other attributes in another process"):
+    node_order.local_order.cache_clear()
+    with pytest.raises(CaptureError, match="flattens different attributes in the client and on the daemon"):
         _received(leaves, message)
 
 
@@ -93,5 +93,5 @@ def test_what_computes_with_its_attributes_has_no_order():
 
     jax.tree_util.register_pytree_node(Computed, lambda c: ((c.a + 1, c.b + 2), None), lambda _, c: Computed(*c))
     structure = tree.structure_of(tree.flatten(Computed(1.0, 2.0))[1])
-    assert node_order.learnt(structure.kind, structure.meta, 2) is None
+    assert node_order.order_of_node(structure.kind, structure.meta, 2) is None
     assert len(values.read(tree.encode(structure, lambda obj: 0))) == 3, "it has no names"

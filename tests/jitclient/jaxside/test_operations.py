@@ -20,7 +20,7 @@ NOTES = """
     jnp.tan(jax.device_put(x, jax.devices()[0]))
     with jax.enable_x64(True):
         jnp.log(x)
-    print(json.dumps([recipe.hex() for recipe in reuse.noted]))
+    print(json.dumps([recipe.hex() for recipe in reuse.traced_recipes]))
 """
 
 PREPARES = """

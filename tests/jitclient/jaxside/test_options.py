@@ -6,7 +6,7 @@ import jax
 import pytest
 
 import jitclient
-from jitclient.jaxside import own_jit
+from jitclient.jaxside import original_jit
 from jitclient.jaxside.options import JitOptions
 
 
@@ -82,7 +82,7 @@ def test_a_keyword_that_only_older_versions_of_jax_have_is_refused_as_jax_refuse
     def newer_jit(fun: Any, /, *, in_shardings: Any = None) -> Any:
         return fun
 
-    monkeypatch.setattr(own_jit, "_found", [newer_jit])
+    monkeypatch.setattr(original_jit, "_found", [newer_jit])
     jitclient.jit(fun, in_shardings=jax.devices()[0])
     with pytest.raises(TypeError, match=r"newer_jit\(\) got an unexpected keyword argument 'backend'"):
         jitclient.jit(fun, backend="cpu")

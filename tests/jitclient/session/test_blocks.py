@@ -10,7 +10,7 @@ import pytest
 from jitclient.session import blocks as client
 from jitclient.session.blocks import Blocks
 from jitclient.wire.messages import Done, Return, Run, Spec
-from jitclient.wire.shared_memory import MOST_LENT, Block, received
+from jitclient.wire.shared_memory import MAX_LENT_BLOCKS, Block, received
 from jitserver.system.shared_memory import Lent, Pool
 
 N = 1 << 16
@@ -26,10 +26,10 @@ class Daemon:
         self.resident: list[Any] = []
 
     def lease(self, nbytes: int) -> Block | None:
-        leased, descriptor = self.lent.lease(nbytes)
-        return received(leased.block, leased.capacity, descriptor) if descriptor is not None else None
+        leased, fd = self.lent.lease(nbytes)
+        return received(leased.block, leased.capacity, fd) if fd is not None else None
 
-    def give_back(self, message: Return) -> None:
+    def return_blocks(self, message: Return) -> None:
         self.lent.take_back(message)
 
     def answer(self, message: Run, keep: bool = False) -> Done:
@@ -40,8 +40,8 @@ class Daemon:
             if keep:
                 self.resident.append(raw)
             del raw
-            done.back = self.lent.release_arguments(message.block)
-        into = message.into or (message.block if done.back else 0)
+            done.returns_block = self.lent.release_arguments(message.block)
+        into = message.into or (message.block if done.returns_block else 0)
         if into:
             done.shared = self.lent.fill(into, values if message.block else [np.zeros(N, np.float32)])
         return done
@@ -60,8 +60,8 @@ def blocks(daemon: Daemon) -> Blocks:
 def call(blocks: Blocks, daemon: Daemon, value: float, **how: bool) -> Any:
     message = Run()
     assert blocks.load(message, [np.full(N, value, np.float32)]) == ()
-    blocks.offer(message, [SPEC])
-    read = blocks.landed(message, daemon.answer(message, **how))
+    blocks.lend_for_results(message, [SPEC])
+    read = blocks.reclaim(message, daemon.answer(message, **how))
     assert read is not None
     return read(4 * N).view(np.float32)
 
@@ -91,7 +91,7 @@ def test_what_the_daemon_keeps_is_not_written(blocks: Blocks, daemon: Daemon) ->
 def call_unasked(blocks: Blocks, daemon: Daemon, value: float, **how: bool) -> Any:
     message = Run()
     assert blocks.load(message, [np.full(N, value, np.float32)]) == ()
-    read = blocks.landed(message, daemon.answer(message, **how))
+    read = blocks.reclaim(message, daemon.answer(message, **how))
     return None if read is None else read(4 * N).view(np.float32)
 
 
@@ -111,14 +111,14 @@ def test_but_not_where_the_daemon_keeps_that_block(blocks: Blocks, daemon: Daemo
 
 
 def test_no_large_results_come_unasked_beside_larger_arguments(blocks: Blocks) -> None:
-    half = np.zeros(client.MOST_WITH_CALL // 2, np.uint8)
+    half = np.zeros(client.MAX_BYTES_WITH_ANSWER // 2, np.uint8)
     assert blocks.room_with_answer([half, half]) == 2 * half.nbytes
     assert blocks.room_with_answer([half, half, np.zeros(1, np.uint8)]) == 0
 
 
 def test_nor_while_the_program_reads_many(blocks: Blocks, daemon: Daemon) -> None:
     array = np.zeros(N, np.float32)
-    held = [call_unasked(blocks, daemon, n) for n in range(MOST_LENT // 2)]
+    held = [call_unasked(blocks, daemon, n) for n in range(MAX_LENT_BLOCKS // 2)]
     assert blocks.room_with_answer([array]) == 0
     held.pop()
     assert blocks.room_with_answer([array]) == array.nbytes
@@ -127,14 +127,14 @@ def test_nor_while_the_program_reads_many(blocks: Blocks, daemon: Daemon) -> Non
 def test_an_offer_that_is_not_used_is_free_again(blocks: Blocks, daemon: Daemon) -> None:
     for _ in range(3):
         message = Run()
-        blocks.offer(message, [SPEC])
-        assert blocks.landed(message, Done(0)) is None
+        blocks.lend_for_results(message, [SPEC])
+        assert blocks.reclaim(message, Done(0)) is None
     assert daemon.pool.count == 1
 
 
 def test_small_values_need_no_offer(blocks: Blocks, daemon: Daemon) -> None:
     message = Run()
-    blocks.offer(message, [Spec((10,), "float32")])
+    blocks.lend_for_results(message, [Spec((10,), "float32")])
     assert message.into == 0
     assert daemon.pool.count == 0
 
@@ -144,18 +144,18 @@ def test_what_the_daemon_cannot_lend_follows_the_frame(most: int) -> None:
     blocks, message = Blocks(Daemon(most), lambda: None), Run()
     attachments = [np.zeros(N, np.float32)]
     assert blocks.load(message, attachments) is attachments
-    blocks.offer(message, [SPEC])
+    blocks.lend_for_results(message, [SPEC])
     assert (message.block, message.into) == (0, 0)
 
 
 def test_who_holds_very_many_results_gets_them_over_the_socket(blocks: Blocks, daemon: Daemon) -> None:
     def fetch() -> Any:
         message = Run()
-        blocks.offer(message, [SPEC])
-        read = blocks.landed(message, daemon.answer(message))
+        blocks.lend_for_results(message, [SPEC])
+        read = blocks.reclaim(message, daemon.answer(message))
         return None if read is None else read(4 * N)
 
-    held = [fetch() for _ in range(MOST_LENT)]
+    held = [fetch() for _ in range(MAX_LENT_BLOCKS)]
     assert all(array is not None for array in held)
     assert fetch() is None
     held.pop()
@@ -198,7 +198,7 @@ def test_more_free_blocks_than_a_few_go_back(blocks: Blocks, daemon: Daemon) -> 
     held = [call(blocks, daemon, n) for n in range(10)]
     del held
     blocks.tidy()
-    assert daemon.pool.lent_bytes == client._MOST_FREE * 4 * N
+    assert daemon.pool.lent_bytes == client._MAX_FREE_BLOCKS * 4 * N
 
 
 def test_late_drops_after_the_end_do_no_harm(daemon: Daemon) -> None:

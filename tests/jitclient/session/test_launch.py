@@ -62,17 +62,17 @@ def test_whoever_starts_a_daemon_and_stops_does_not_hang_the_others(
 
 def test_who_may_start_none_waits_for_whoever_brings_one_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address = Address(tmp_path / "d.sock")
-    assert not launch.awaited(address)
+    assert not launch.wait_for_other_start(address)
     with open(tmp_path / "d.start", "a") as lock:
-        assert not launch.awaited(address)
+        assert not launch.wait_for_other_start(address)
         fcntl.flock(lock, fcntl.LOCK_EX)
         monkeypatch.setattr("time.sleep", lambda _: fcntl.flock(lock, fcntl.LOCK_UN))
-        assert launch.awaited(address)
+        assert launch.wait_for_other_start(address)
         fcntl.flock(lock, fcntl.LOCK_EX)
         monkeypatch.undo()
         monkeypatch.setattr(launch, "START_SECONDS", 0.1)
         with pytest.raises(DaemonUnavailable, match=r"d\.start"):
-            launch.awaited(address)
+            launch.wait_for_other_start(address)
 
 
 BECOMES = """
@@ -82,11 +82,11 @@ from jitclient.session import handshake, launch
 from jitclient.core.settings import Settings
 from jitclient.wire.address import Address
 if len(sys.argv) == 2:
-    launch.keep_start(Address(Path(sys.argv[1])))
+    launch.hold_start_lock(Address(Path(sys.argv[1])))
     os.execv(sys.executable, [sys.executable, __file__, *sys.argv[1:], "again"])
 print("kept", flush=True)
 input()
-launch.let_start()
+launch.release_start_lock()
 print("let", flush=True)
 input()
 """
@@ -116,10 +116,10 @@ def test_a_client_that_looks_whether_one_comes_up_keeps_no_daemon_from_the_lock(
     with open(tmp_path / "d.start", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         monkeypatch.setattr("time.sleep", lambda _: fcntl.flock(lock, fcntl.LOCK_UN))
-        launch.keep_start(Address(tmp_path / "d.sock"))
+        launch.hold_start_lock(Address(tmp_path / "d.sock"))
         with pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        launch.let_start()
+        launch.release_start_lock()
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
 
@@ -127,7 +127,7 @@ def test_where_another_brings_one_up_nothing_is_kept(tmp_path: Path) -> None:
     before = open_descriptors()
     with open(tmp_path / "d.start", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        launch.keep_start(Address(tmp_path / "d.sock"))
+        launch.hold_start_lock(Address(tmp_path / "d.sock"))
     assert "JITSERVER_START_LOCK" not in os.environ
     assert open_descriptors() <= before
-    launch.let_start()
+    launch.release_start_lock()

@@ -72,18 +72,18 @@ def test_an_interrupted_exchange_drops_the_connection_and_keeps_what_was_to_be_d
 
 def test_handles_of_an_earlier_stay_are_lost(session: Any) -> None:
     session.run(Run(), [])
-    with pytest.raises(errors.ArrayLost, match="has ended"):
+    with pytest.raises(errors.ArrayLost, match="daemon exited"):
         session.run(Run(), [], generation=session.generation - 1)
 
 
 def test_a_capture_beyond_all_measure_is_not_sent(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "MOST_CAPTURE_BYTES", 10)
+    monkeypatch.setattr(programs, "MAX_CAPTURE_BYTES", 10)
     asked: list[Verb] = []
     monkeypatch.setattr(session, "ask_once", lambda verb, *rest: asked.append(verb))
     lookup = Lookup(
         "0" * 32, "0" * 32, (), Signature(tree=b"", leaves=(), statics=(), donated=(), options=(), context=())
     )
-    with pytest.raises(errors.CaptureError, match="pass large arrays as arguments"):
+    with pytest.raises(errors.CaptureError, match="Pass large arrays as arguments"):
         programs.make(session, Prepare(lookup, "f", ""), bytes(11), lambda index: index, print)
     assert not asked
 

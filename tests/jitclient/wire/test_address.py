@@ -17,8 +17,8 @@ from jitclient.wire.address import (
     Address,
     default_addresses,
     environment_digest,
-    private_folder,
-    runtime_folder,
+    private_directory,
+    runtime_directory,
 )
 
 
@@ -35,7 +35,7 @@ def test_the_longest_path_that_is_an_address_can_be_served(short_path: Path, nam
     address = Address.parse(f"unix:{folder}/{'d' * name_length}")
     address.listen().close()
     assert address.path.is_socket()
-    with pytest.raises(SettingsError, match="98 bytes at most"):
+    with pytest.raises(SettingsError, match="at most 98 bytes"):
         Address.parse(f"{address}d")
 
 
@@ -72,7 +72,7 @@ def crowded(short_path: Path) -> Iterator[tuple[Address, socket.socket]]:
 
 def test_a_daemon_that_takes_no_connection_is_there_all_the_same(crowded: tuple[Address, socket.socket]) -> None:
     where, _ = crowded
-    with pytest.raises(DaemonSilent, match="has taken no connection"):
+    with pytest.raises(DaemonSilent, match="has accepted no connection"):
         where.connect(timeout=0.05)
 
 
@@ -148,7 +148,7 @@ def own_temporary(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_without_a_folder_of_the_session_sockets_are_in_the_temporary_one(own_temporary: Path) -> None:
-    assert runtime_folder() == own_temporary / f"jitserver-{os.getuid()}"
+    assert runtime_directory() == own_temporary / f"jitserver-{os.getuid()}"
 
 
 @pytest.mark.parametrize("what", ["link", "file"])
@@ -158,12 +158,12 @@ def test_where_another_user_was_quicker_there_is_another_folder_and_a_warning(ow
         taken.symlink_to(own_temporary)  # which is not for them to make
     else:
         taken.touch()
-    with pytest.warns(RuntimeWarning, match=f"as .*{taken}"):
-        assert runtime_folder() == own_temporary / ".cache/jitserver/run"
+    with pytest.warns(RuntimeWarning, match=f"because .*{taken}"):
+        assert runtime_directory() == own_temporary / ".cache/jitserver/run"
     (own_temporary / ".cache/jitserver/run").rmdir()
     (own_temporary / ".cache/jitserver/run").touch()
     with pytest.raises(OSError, match=f"{taken}.*; .*run"):
-        runtime_folder()
+        runtime_directory()
 
 
 def test_a_folder_of_another_users_session_is_left_alone(own_temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_a_folder_of_another_users_session_is_left_alone(own_temporary: Path, mo
         others.mkdir()
         os.chown(others, 1234, 1234)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(others))
-    assert runtime_folder() == own_temporary / f"jitserver-{os.getuid()}"
+    assert runtime_directory() == own_temporary / f"jitserver-{os.getuid()}"
     assert not (others / "jitserver").exists()
 
 
@@ -183,7 +183,7 @@ def test_a_folder_whose_path_is_too_long_for_a_socket_is_not_used(
     long.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
     with pytest.warns(RuntimeWarning, match="too long for a socket"):
-        assert runtime_folder() == own_temporary / f"jitserver-{os.getuid()}"
+        assert runtime_directory() == own_temporary / f"jitserver-{os.getuid()}"
 
 
 def test_that_another_folder_is_used_is_no_error(
@@ -192,22 +192,22 @@ def test_that_another_folder_is_used_is_no_error(
     long = own_temporary / ("x" * 80)
     long.mkdir()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
-    assert runtime_folder() == own_temporary / f"jitserver-{os.getuid()}"  # warnings are errors in tests
+    assert runtime_directory() == own_temporary / f"jitserver-{os.getuid()}"  # warnings are errors in tests
     assert "too long for a socket" in capsys.readouterr().err
 
 
 def test_a_private_folder_is_private(short_path: Path) -> None:
     folder = short_path / "a" / "b"
-    private_folder(folder)
+    private_directory(folder)
     folder.chmod(0o755)
-    private_folder(folder)
+    private_directory(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
 def test_a_folder_that_is_a_link_is_refused(short_path: Path) -> None:
     (short_path / "link").symlink_to(short_path)
-    with pytest.raises(SettingsError, match="must be a folder"):
-        private_folder(short_path / "link")
+    with pytest.raises(SettingsError, match="is not a directory"):
+        private_directory(short_path / "link")
 
 
 def test_a_socket_type_that_is_not_ours_is_no_peer() -> None:

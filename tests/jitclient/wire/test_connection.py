@@ -141,7 +141,7 @@ def test_large_frames_are_read_by_few_connections_at_once(
     ends: Ends, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     free = threading.BoundedSemaphore(1)
-    monkeypatch.setattr(channel, "_LARGE_AT_ONCE", free)
+    monkeypatch.setattr(channel, "_LARGE_FRAMES", free)
     free.acquire()
     large, small = bytes(1 << 20), bytes(1 << 10)
     received: list[bytes] = []
@@ -169,11 +169,11 @@ def test_a_peer_that_stops_in_the_middle_of_a_frame_is_given_up(ends: Ends, monk
     ends.client._channel.stream.write(struct.pack("<I", 100) + b"half")
     ends.thread.join(60)
     assert isinstance(ends.error, TimeoutError)
-    assert "stopped in the middle" in str(ends.error)
+    assert "paused within a frame" in str(ends.error)
 
 
 def test_a_silent_daemon_is_lost(ends: Ends) -> None:
-    with pytest.raises(DaemonLost, match="said nothing"):
+    with pytest.raises(DaemonLost, match="has sent nothing"):
         ends.client.request(Verb.STATUS, b"", timeout=0.05)
 
 
@@ -273,8 +273,8 @@ class Bounded(socket.socket):
 
 
 def test_arrays_of_any_size_are_sent_and_read_in_pieces_that_macos_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert max(stream._PART_BYTES * stream._MOST_PARTS, stream._READ_BYTES) < (1 << 31) - 1
-    for name, value in {"_PART_BYTES": 1 << 16, "_MOST_PARTS": 16, "_READ_BYTES": 1 << 20}.items():
+    assert max(stream._PART_BYTES * stream._MAX_PARTS, stream._READ_BYTES) < (1 << 31) - 1
+    for name, value in {"_PART_BYTES": 1 << 16, "_MAX_PARTS": 16, "_READ_BYTES": 1 << 20}.items():
         monkeypatch.setattr(stream, name, value)
     whole = bytes(range(256)) * (12 << 10)  # 3 MiB
     ends = [stream.WireStream(Bounded(fileno=end.detach())) for end in socket.socketpair()]
@@ -339,7 +339,7 @@ def returned(ends: Ends) -> Return:
 def test_a_block_is_lent(ends: Ends) -> None:
     block = OwnBlock(7, 1 << 20)
     before = open_descriptors()
-    lent = lease_from(ends, Leased(7, 1 << 20), [block.descriptor])
+    lent = lease_from(ends, Leased(7, 1 << 20), [block.fd])
     block.writable()[5] = 3
     assert (lent.number, lent.capacity, lent.writable()[5]) == (7, 1 << 20, 3)
     del lent
@@ -356,7 +356,7 @@ def test_memory_of_another_size_than_the_daemon_says_is_refused(ends: Ends, capa
     block = OwnBlock(7, 1 << 20)
     before = open_descriptors()
     with pytest.raises(ProtocolError, match="shared memory of 1,048,576 bytes"):
-        lease_from(ends, Leased(7, capacity), [block.descriptor])
+        lease_from(ends, Leased(7, capacity), [block.fd])
     assert open_descriptors() <= before
 
 
@@ -381,7 +381,7 @@ def test_a_block_that_cannot_be_mapped_is_retired(ends: Ends, monkeypatch: pytes
     before = open_descriptors()
     with monkeypatch.context() as patch:
         patch.setattr(shared_memory.mmap, "mmap", no_room)
-        assert lease_from(ends, Leased(7, 1 << 20), [block.descriptor]) is None
+        assert lease_from(ends, Leased(7, 1 << 20), [block.fd]) is None
     assert returned(ends) == Return(retired=(7,))
     assert open_descriptors() <= before
 

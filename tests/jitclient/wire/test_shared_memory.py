@@ -33,15 +33,15 @@ def descriptors() -> Iterator[list[int]]:
     """To be closed afterwards."""
     opened: list[int] = []
     yield opened
-    for descriptor in opened:
-        os.close(descriptor)
+    for fd in opened:
+        os.close(fd)
 
 
 def test_both_ends_see_the_same_bytes() -> None:
     ours = shared_memory.OwnBlock(1, SIZE)
-    theirs = shared_memory.received(1, SIZE, ours.descriptor)
+    theirs = shared_memory.received(1, SIZE, ours.fd)
     arrays = [np.arange(1000, dtype=np.float64).reshape(10, 100).T, np.ones((7, 3), np.int8)]
-    shared_memory.lay(ours, arrays)
+    shared_memory.copy_into(ours, arrays)
     read = shared_memory.Reader(theirs.readable()[0])
     for array in arrays:
         raw = read(array.nbytes)
@@ -49,24 +49,24 @@ def test_both_ends_see_the_same_bytes() -> None:
         np.testing.assert_array_equal(raw.view(array.dtype).reshape(array.shape), array)
 
 
-def unsealed(descriptor: int) -> None:
-    os.ftruncate(descriptor, SIZE)
+def unsealed(fd: int) -> None:
+    os.ftruncate(fd, SIZE)
 
 
-def half_sealed(descriptor: int) -> None:
-    os.ftruncate(descriptor, SIZE)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+def half_sealed(fd: int) -> None:
+    os.ftruncate(fd, SIZE)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
 
 
-def not_writable(descriptor: int) -> None:
-    os.ftruncate(descriptor, SIZE)
+def not_writable(fd: int) -> None:
+    os.ftruncate(fd, SIZE)
     every = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL | fcntl.F_SEAL_WRITE
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, every)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, every)
 
 
-def short(descriptor: int) -> None:
-    os.ftruncate(descriptor, SIZE // 2)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+def short(fd: int) -> None:
+    os.ftruncate(fd, SIZE // 2)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
 
 
 @pytest.mark.parametrize("make", [unsealed, half_sealed, not_writable, short])
@@ -91,7 +91,7 @@ def test_the_size_of_a_block_can_never_change() -> None:
     block = shared_memory.OwnBlock(1, SIZE)
     for size in (0, 2 * SIZE):
         with pytest.raises(PermissionError):
-            os.ftruncate(block.descriptor, size)
+            os.ftruncate(block.fd, size)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_sizes_are_few_and_waste_little() -> None:
 def test_a_block_leaves_no_descriptor() -> None:
     before = open_descriptors()
     ours = shared_memory.OwnBlock(1, SIZE)
-    theirs = shared_memory.received(1, SIZE, ours.descriptor)
+    theirs = shared_memory.received(1, SIZE, ours.fd)
     array = theirs.readable()[0][:10]
     del ours, theirs
     del array
@@ -156,14 +156,14 @@ def test_a_descriptor_comes_with_its_bytes(streams: tuple[WireStream, WireStream
     ours, theirs = streams
     block = shared_memory.OwnBlock(1, SIZE)
     before = open_descriptors()
-    with theirs.taking_descriptors() as came:
-        ours.write(b"with", descriptor=block.descriptor)
+    with theirs.receiving_fds() as came:
+        ours.write(b"with", fd=block.fd)
         buffer = bytearray(4)
         theirs.read_rest(memoryview(buffer))
         assert bytes(buffer) == b"with"
         assert len(came) == 1
         assert fcntl.fcntl(came[0], fcntl.F_GETFD) & fcntl.FD_CLOEXEC
-        assert os.fstat(came[0]).st_ino == os.fstat(block.descriptor).st_ino
+        assert os.fstat(came[0]).st_ino == os.fstat(block.fd).st_ino
     assert open_descriptors() <= before  # nobody took it
 
 
@@ -177,7 +177,7 @@ def test_descriptors_that_nobody_asked_for_are_closed(
     socket.send_fds(ours.sock, [b"many"], descriptors * 20)
     buffer = bytearray(4)
     if looking:
-        with theirs.taking_descriptors() as came:
+        with theirs.receiving_fds() as came:
             theirs.read_rest(memoryview(buffer))
             assert len(came) <= 1
     else:

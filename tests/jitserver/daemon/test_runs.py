@@ -62,9 +62,9 @@ def test_results_use_the_block_of_the_arguments_unless_something_reads_it(is_kep
     )
     session, lent = Session(0, ArrayBudget()), Lent(Pool(1 << 20))
     session.executables.append(SimpleNamespace(program=program, holders=set()))  # type: ignore[arg-type]
-    leased, descriptor = lent.lease(4 * N)
-    assert descriptor is not None
-    block = received(leased.block, leased.capacity, descriptor)
+    leased, fd = lent.lease(4 * N)
+    assert fd is not None
+    block = received(leased.block, leased.capacity, fd)
     at_client = block.writable()[: 4 * N].view(np.float32)
     at_client[:] = 5
     run_message = Run([Call(0, [Attached(4 * N)], 1)], fetch=(1,), block=leased.block)
@@ -73,7 +73,7 @@ def test_results_use_the_block_of_the_arguments_unless_something_reads_it(is_kep
     answered = runs.answer(engine, session, run_message, RunChannel(None, lent, print), False)  # type: ignore[arg-type]
 
     done = msgspec.msgpack.decode(answered.message, type=Done)
-    assert done.back == done.shared == (not is_kept)
+    assert done.returns_block == done.shared == (not is_kept)
     assert at_client.min() == at_client.max() == (5 if is_kept else 6)
     assert [float(value[0]) for value in answered.attachments] == ([6] if is_kept else [])
     assert [float(value[0]) for value in kept] == ([5] if is_kept else [])

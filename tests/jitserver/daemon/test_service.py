@@ -135,10 +135,10 @@ def test_a_program_with_which_no_client_agreed_is_refused_with_the_reason(
 ) -> None:
     client = Client(tmp_path, monkeypatch)
     client.prepare()
-    client.settle("its trace changes what it captures")
+    client.settle("the trace changes the captured values")
     refused = client.refused("lookup", LOOKUP)
     assert isinstance(refused, CaptureError)
-    assert str(refused) == "its trace changes what it captures"
+    assert str(refused) == "the trace changes the captured values"
     assert not client.engine.cache.infos()
 
 

@@ -170,7 +170,7 @@ def test_refusals_are_removed_with_the_programs(run_script: Callable[..., Any], 
     assert run_script(program) == [True, True, False]
 
 
-def test_a_program_that_was_settled_since_the_look_up_is_made_anew_only_to_compare(
+def test_a_program_that_was_settled_since_the_look_up_is_retraced_only_to_compare(
     run_script: Callable[..., Any],
 ) -> None:
     program = f"""{BEGIN}
@@ -180,7 +180,7 @@ def test_a_program_that_was_settled_since_the_look_up_is_made_anew_only_to_compa
     programs.settle(Settle(lookup, "f", Manifest()))
     again, made = prepared(request, payload)
     before = bool(programs.order_free(lookup))
-    other, made_anew = prepared(msgspec.structs.replace(request, anew=True), payload)
-    print(json.dumps([again is first, made, before, other is first, made_anew, bool(programs.order_free(lookup))]))
+    other, retraced = prepared(msgspec.structs.replace(request, force_trace=True), payload)
+    print(json.dumps([again is first, made, before, other is first, retraced, bool(programs.order_free(lookup))]))
     """
     assert run_script(program) == [True, False, False, False, True, True]

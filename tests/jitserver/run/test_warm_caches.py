@@ -69,5 +69,5 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_the_run_has_changed_is_seen(change: str, forked: Callable[[str], Any]) -> None:
     (looked, refused) = forked(change)
-    assert refused == f"user code was put on an installed module: {CHANGES[change]}"
+    assert refused == f"user code replaced an attribute of an installed module: {CHANGES[change]}"
     assert len(looked) == 1

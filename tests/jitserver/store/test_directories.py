@@ -44,7 +44,7 @@ def test_a_link_in_its_place_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "cache").symlink_to(tmp_path / "elsewhere")
     monkeypatch.setenv("JITSERVER_CACHE_DIR", str(tmp_path / "cache"))
-    with pytest.raises(SettingsError, match="must be a folder that belongs to this user"):
+    with pytest.raises(SettingsError, match="is not a directory owned by this user"):
         directories.environment_directory()
 
 

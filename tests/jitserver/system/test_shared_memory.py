@@ -26,9 +26,9 @@ def lent(pool: Pool) -> Lent:
 
 
 def number_of(lent: Lent, nbytes: int = MIB) -> int:
-    leased, descriptor = lent.lease(nbytes)
+    leased, fd = lent.lease(nbytes)
     assert leased.block
-    assert descriptor is not None
+    assert fd is not None
     assert leased.capacity >= nbytes
     return leased.block
 
@@ -111,7 +111,7 @@ def test_the_total_size_has_a_limit(pool: Pool, lent: Lent) -> None:
 
 def test_the_number_of_blocks_of_a_client_has_a_limit() -> None:
     lent = Lent(Pool(1 << 40))
-    for _ in range(wire.MOST_LENT):
+    for _ in range(wire.MAX_LENT_BLOCKS):
         number_of(lent, 1)
     assert lent.lease(1)[0].block == 0
 

@@ -83,7 +83,7 @@ _INTERPRETER = (
     "gc importlib importlib.machinery importlib.util inspect linecache pkgutil sys threading tracemalloc weakref"
 )
 
-OF_NO_CONSEQUENCE = frozenset(
+HARMLESS = frozenset(
     {"hash", "id", "__import__"}
     | {f"{module}.{name}" for module in _INTERPRETER.split() for name in NAMED[module].split()}
 )
@@ -101,7 +101,7 @@ GENERATORS = {"random": "_inst", "numpy.random.mtrand": "_rand"}
 CLOCKS = {"datetime": {"now", "today", "utcnow", "fromtimestamp"}, "date": {"today", "fromtimestamp"}}
 """Class of `datetime` -> its methods that return the current or local time."""
 
-MARKS = frozenset({"equinox._jit"})
+RANDOM_FRAME_MODULES = frozenset({"equinox._jit"})
 """Modules of packages that mark their frames with random bytes, to find them in tracebacks.
 
 No trace depends on the marks.
@@ -167,7 +167,7 @@ reads = _Reads()
 
 
 @contextlib.contextmanager
-def _noting(into: Any) -> Iterator[Any]:
+def _recording(into: Any) -> Iterator[Any]:
     before, reads.noted = reads.noted, into
     try:
         yield into
@@ -175,20 +175,20 @@ def _noting(into: Any) -> Iterator[Any]:
         reads.noted = before
 
 
-def noted_reads() -> contextlib.AbstractContextManager[list[str]]:
+def recorded_reads() -> contextlib.AbstractContextManager[list[str]]:
     """Collect the messages of this thread's ambient reads within the block.
 
     The collection sees reads whose error the calling code swallows.
     """
-    return _noting([])
+    return _recording([])
 
 
-def unnoted() -> contextlib.AbstractContextManager[None]:
+def unrecorded() -> contextlib.AbstractContextManager[None]:
     """Stop noting this thread's ambient reads within the block."""
-    return _noting(None)
+    return _recording(None)
 
 
-def note_read(message: str) -> None:
+def record_read(message: str) -> None:
     """Note an ambient read if this thread collects them."""
     if reads.noted is not None:
         reads.noted.append(message)

@@ -45,7 +45,7 @@ def registered_with(base: type) -> list[type]:
 
 Place = tuple[str, str]
 
-LOOKED_THROUGH = frozenset({"jax", "jaxlib", "numpy", "scipy"})
+SEARCHED_PACKAGES = frozenset({"jax", "jaxlib", "numpy", "scipy"})
 
 
 @dataclasses.dataclass
@@ -71,7 +71,7 @@ def _is_that(held: list[Any], names: Mapping[str, Any]) -> bool:
 _seen: dict[str, _Seen] = {}
 
 
-def refuse_patches(packages: Collection[str], known: set[Place], made: Callable[[Any], bool]) -> None:
+def raise_if_patched(packages: Collection[str], known: set[Place], made: Callable[[Any], bool]) -> None:
     """Raise if user code was put on jax or its foundations, or a captured class on Python's own.
 
     Args:
@@ -83,21 +83,23 @@ def refuse_patches(packages: Collection[str], known: set[Place], made: Callable[
         CaptureError: another place holds the user's code, or a class that the capture makes was registered with one of
             Python's own abstract base classes.
     """
-    for package in LOOKED_THROUGH.intersection(packages):
-        for place in _looked_through_once(package, len(sys.modules)):
+    for package in SEARCHED_PACKAGES.intersection(packages):
+        for place in _find_patches_once(package, len(sys.modules)):
             if place not in known:
-                raise CaptureError(f"user code was put on an installed module: {'.'.join(place)}")
+                raise CaptureError(f"user code replaced an attribute of an installed module: {'.'.join(place)}")
     for base, cls in virtual_subclasses(made):
-        raise CaptureError(f"{cls.__qualname__} was registered with an installed class: {base.__qualname__}")
+        raise CaptureError(
+            f"{cls.__qualname__} was registered as a subclass of an installed class: {base.__qualname__}"
+        )
 
 
 @functools.lru_cache(maxsize=64)
-def _looked_through_once(package: str, n_modules: int) -> tuple[Place, ...]:
+def _find_patches_once(package: str, n_modules: int) -> tuple[Place, ...]:
     """Search a package again only when modules were imported: a search takes milliseconds."""
-    return look_through(package)
+    return find_patches(package)
 
 
-def look_through(package: str) -> tuple[Place, ...]:
+def find_patches(package: str) -> tuple[Place, ...]:
     """Return the places where the program's code is in a package's modules and the classes defined there."""
     prefix = f"{package}."
     modules = [(name, module) for name, module in list(sys.modules.items()) if f"{name}.".startswith(prefix)]
@@ -134,11 +136,11 @@ def _holds_users(value: Any, names: dict[str, Any], package: str) -> bool:
     """Return whether an object in an installed module or class is or wraps a user function."""
     # Most functions wrap nothing.
     if type(value) is FunctionType and not value.__dict__:
-        return _is_put_there(value, names, package)
-    return wraps_functions(value) and any(_is_put_there(func, names, package) for func in functions_in(value))
+        return _is_foreign_code(value, names, package)
+    return wraps_functions(value) and any(_is_foreign_code(func, names, package) for func in functions_in(value))
 
 
-def _is_put_there(func: FunctionType, names: dict[str, Any], package: str) -> bool:
+def _is_foreign_code(func: FunctionType, names: dict[str, Any], package: str) -> bool:
     if func.__globals__ is names:
         return False
     home: Any = func.__globals__.get("__name__")

@@ -51,7 +51,7 @@ def _differing(settings: dict[str, Any], defaults: dict[str, Any]) -> State:
     found = {name: value for name, value in settings.items() if value != defaults.get(name)}
     for name, value in found.items():
         if name not in defaults or value in ("call", "log"):
-            raise CaptureError(f"numpy has a function of this process for {name}")
+            raise CaptureError(f"numpy's setting {name} is a function, which cannot be sent")
     return tuple(sorted(found.items()))
 
 

@@ -3,7 +3,7 @@
 import types
 from typing import Any, NoReturn
 
-from jitclient.capture.ambient.inputs import AMBIENT_MODULES, ambient_name, message_of, note_read
+from jitclient.capture.ambient.inputs import AMBIENT_MODULES, ambient_name, message_of, record_read
 from jitclient.errors import AmbientInput, CaptureError
 
 _GUARDED = {*AMBIENT_MODULES, "builtins", "posixpath", "random", "numpy.random", "io"}
@@ -25,7 +25,7 @@ class Trap:
 
     def _fail(self, *args: object, **kwargs: object) -> NoReturn:
         kind, message = self.__dict__["error"]
-        note_read(message)
+        record_read(message)
         raise kind(message)
 
     @property  # type: ignore[misc]

@@ -23,7 +23,7 @@ class _Maker:
 
     def __call__(self) -> None:
         # Pickle requires that an object it names is callable.
-        raise NotImplementedError("it is named only")
+        raise NotImplementedError("a maker is only named, not called")
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -55,7 +55,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         if type(obj) is Reduced:
             return _maker(obj.maker), obj.args
         if type(obj) not in _SIMPLE and not (type(obj) is type and obj in _SIMPLE):
-            raise TypeError(f"no value is written as a {type(obj).__qualname__}")
+            raise TypeError(f"values of type {type(obj).__qualname__} have no written form")
         return super().reducer_override(obj)
 
 

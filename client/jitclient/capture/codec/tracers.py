@@ -6,7 +6,7 @@ from typing import Any
 
 from jitclient.capture.codec.plain import ATOMS
 
-_DEEPEST = 3
+_MAX_DEPTH = 3
 
 
 def is_tracer(value: Any) -> bool:
@@ -18,7 +18,7 @@ def is_tracer(value: Any) -> bool:
     return hasattr(jax, "core") and issubclass(type(value), jax.core.Tracer)  # type: ignore[union-attr]
 
 
-def holds_tracer(value: Any, depth: int = _DEEPEST) -> bool:
+def holds_tracer(value: Any, depth: int = _MAX_DEPTH) -> bool:
     """Return whether a value is a tracer, or a container nested at most `depth` levels with a tracer in it."""
     kind = type(value)
     if kind in ATOMS:

@@ -1,6 +1,6 @@
 """Reader of values as data: it calls nothing. `steps/builder.py` subclasses it to run a capture's program.
 
-`refuse_others` checks the opcodes of a peer's pickle before it is read. Other opcodes could fill the memory (a memo
+`check_opcodes` checks the opcodes of a peer's pickle before it is read. Other opcodes could fill the memory (a memo
 index) or overflow the C stack (the hash of a deeply nested tuple).
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from .plain import Reduced, Reference, held_in
 
-_WORDS = frozenset({"Ellipsis", "NotImplemented", "complex", "range", "slice"})
+_BUILTIN_NAMES = frozenset({"Ellipsis", "NotImplemented", "complex", "range", "slice"})
 """Builtins in the pickles of plain values."""
 
 
@@ -20,8 +20,8 @@ class Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a builtin that plain values need; raise UnpicklingError for any other name."""
-        if module != "builtins" or name not in _WORDS:
-            raise pickle.UnpicklingError(f"it names {module}.{name}")
+        if module != "builtins" or name not in _BUILTIN_NAMES:
+            raise pickle.UnpicklingError(f"unexpected name {module}.{name}")
         return getattr(builtins, name)
 
     def persistent_load(self, pid: Any) -> Any:
@@ -33,7 +33,7 @@ class Unpickler(pickle.Unpickler):
             return self.maker(pid)
         if kind is list:
             return frozenset(map(from_bytes, pid))
-        raise pickle.UnpicklingError(f"it names {pid!r:.80}")
+        raise pickle.UnpicklingError(f"unexpected persistent id {pid!r:.80}")
 
     def object_at(self, number: int) -> Any:
         """Return the stand-in for the object with this number; subclasses may return the object."""
@@ -73,7 +73,7 @@ _COUNTED = {
 }
 
 
-def refuse_others(data: bytes) -> None:
+def check_opcodes(data: bytes) -> None:
     """Check that a pickle has only the opcodes that `Pickler` writes.
 
     Raises:
@@ -90,6 +90,6 @@ def refuse_others(data: bytes) -> None:
             start, at = at, at + _COUNTED[opcode]
             at += int.from_bytes(data[start:at], "little")
         else:
-            raise ValueError(f"an opcode that is not ours: {opcode:#x}")
+            raise ValueError(f"unexpected opcode {opcode:#x}")
     if at != len(data):
-        raise ValueError("it is cut off")
+        raise ValueError("the pickle is truncated")

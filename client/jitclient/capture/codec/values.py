@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jitclient.capture.codec.plain import ATOMS, PLAIN, Reduced, Reference
-from jitclient.capture.codec.unpickler import Unpickler, refuse_others
+from jitclient.capture.codec.unpickler import Unpickler, check_opcodes
 from jitclient.errors import CaptureError, ProtocolError
 
 Ref = Callable[[Any], int | None]
@@ -23,26 +23,26 @@ Deref = Callable[[int], Any]
 """Look-up of the captured object with a number."""
 Data = Any
 """Value in its written form: plain values, `Reference`, `Reduced`, and tuples and lists of these."""
-Rest = Callable[[Any], Data]
+Fallback = Callable[[Any], Data]
 """Function that returns the written form of a value without one of its own, or raises."""
 
-AS_THEY_ARE = PLAIN - {tuple, frozenset}
+SELF_WRITTEN = PLAIN - {tuple, frozenset}
 """Types whose values are their own written form."""
 """Types whose values are their own written form."""
 
 
-def nowhere(_: Any) -> int | None:
+def no_ref(_: Any) -> int | None:
     """Return None: a `Ref` for use without a capture."""
     return None
 
 
-def nothing(index: int) -> Any:
+def no_deref(index: int) -> Any:
     """Raise ProtocolError: a `Deref` for use without a capture."""
-    raise ProtocolError(f"position {index} of a capture, where there is none")
+    raise ProtocolError(f"index {index} refers to a capture, but there is none")
 
 
-def refuse(value: Any) -> Data:
-    """Raise CaptureError: a `Rest` that accepts no value."""
+def no_fallback(value: Any) -> Data:
+    """Raise CaptureError: a `Fallback` that accepts no value."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     raise CaptureError(f"{kind} has no form that can be sent: {value!r:.80}")
 
@@ -55,40 +55,40 @@ def to_bytes(data: Data) -> bytes:
     return pickler.to_bytes(data)
 
 
-def encode(value: Any, ref: Ref = nowhere, rest: Rest = refuse) -> bytes:
+def encode(value: Any, ref: Ref = no_ref, fallback: Fallback = no_fallback) -> bytes:
     """Return the bytes of a value.
 
     Args:
         value: any value.
         ref: returns the number of an object that the capture holds, or None.
-        rest: returns the written form of a value that has none of its own, and of a list, set or dict.
+        fallback: returns the written form of a value that has none of its own, and of a list, set or dict.
 
     Raises:
         CaptureError: by default, if a value is neither plain, nor in the capture, nor held by an installed module.
     """
-    return to_bytes(data_of(value, ref, rest))
+    return to_bytes(data_of(value, ref, fallback))
 
 
-def data_of(value: Any, ref: Ref = nowhere, rest: Rest = refuse) -> Data:
+def data_of(value: Any, ref: Ref = no_ref, fallback: Fallback = no_fallback) -> Data:
     """Return the written form of a value; arguments and errors are those of `encode`."""
     kind = type(value)
-    if kind in AS_THEY_ARE:
+    if kind in SELF_WRITTEN:
         return value
     index = ref(value)
     if index is not None:
         return Reference(index)
-    if kind in (list, set, dict) and rest is not refuse:
-        return rest(value)
+    if kind in (list, set, dict) and fallback is not no_fallback:
+        return fallback(value)
     if kind in (tuple, list):
-        return kind(data_of(item, ref, rest) for item in value)
+        return kind(data_of(item, ref, fallback) for item in value)
     if kind in (set, frozenset):
-        return Reduced(kind.__name__, tuple(sorted((data_of(item, ref, rest) for item in value), key=to_bytes)))
+        return Reduced(kind.__name__, tuple(sorted((data_of(item, ref, fallback) for item in value), key=to_bytes)))
     if kind is dict:
-        return Reduced("dict", tuple((data_of(k, ref, rest), data_of(v, ref, rest)) for k, v in value.items()))
-    return _named(value, ref) or rest(value)
+        return Reduced("dict", tuple((data_of(k, ref, fallback), data_of(v, ref, fallback)) for k, v in value.items()))
+    return _named(value, ref) or fallback(value)
 
 
-def encode_class(cls: type, ref: Ref = nowhere) -> bytes:
+def encode_class(cls: type, ref: Ref = no_ref) -> bytes:
     """Return the bytes of a class: its number in a capture, or its name even if no module holds it."""
     index = ref(cls)
     return to_bytes(Reduced("named", (cls.__module__, cls.__qualname__)) if index is None else Reference(index))
@@ -100,12 +100,12 @@ def decode(data: bytes, deref: Deref) -> Any:
     Raises:
         ProtocolError: `encode` did not write the bytes, or they name an object that this process does not hold.
     """
-    with refusing_depth():
+    with limiting_depth():
         return value_of(read(data), deref)
 
 
 @contextlib.contextmanager
-def refusing_depth() -> Iterator[None]:
+def limiting_depth() -> Iterator[None]:
     """Raise ProtocolError if the block reads a value that is nested too deeply."""
     try:
         yield
@@ -116,25 +116,25 @@ def refusing_depth() -> Iterator[None]:
 def read(data: bytes) -> Data:
     """Return the written form of a value; raise ProtocolError if `encode` did not write the bytes."""
     try:
-        refuse_others(data)
+        check_opcodes(data)
         return _Reader(io.BytesIO(data)).load()
     except Exception as error:
         # The bytes of a peer may raise any exception.
-        raise ProtocolError(f"no value: {type(error).__name__}: {error}") from error
+        raise ProtocolError(f"malformed value: {type(error).__name__}: {error}") from error
 
 
 class _Reader(Unpickler):
     def persistent_load(self, pid: Any) -> Any:
         # A frozenset is written as a `Reduced` here, not as a persistent id.
         if type(pid) is list:
-            raise ProtocolError("a set that is none of ours")
+            raise ProtocolError("malformed value: a frozenset by persistent id")
         return super().persistent_load(pid)
 
 
 def value_of(data: Data, deref: Deref) -> Any:
     """Return the value of a written form; errors are those of `decode`."""
     kind = type(data)
-    if kind in AS_THEY_ARE:
+    if kind in SELF_WRITTEN:
         return data
     if kind is Reference:
         return deref(int(data))
@@ -144,8 +144,8 @@ def value_of(data: Data, deref: Deref) -> Any:
         try:
             return _MAKERS[data.maker](*[value_of(part, deref) for part in data.args])
         except (TypeError, ValueError) as error:
-            raise ProtocolError(f"no {data.maker}: {error}") from error
-    raise ProtocolError(f"no value is written so: {data!r:.80}")
+            raise ProtocolError(f"malformed {data.maker}: {error}") from error
+    raise ProtocolError(f"malformed value: {data!r:.80}")
 
 
 def text_of(data: Data) -> str:
@@ -178,7 +178,7 @@ def is_self_contained(value: Any) -> bool:
 def resolve(module: str, name: str) -> Any:
     """Return the object at a dotted name in a module; import only submodules of packages already in use."""
     if type(module) is not str or type(name) is not str:
-        raise ProtocolError("a name is no text")
+        raise ProtocolError("malformed value: a name is not a string")
     if module not in sys.modules and module.partition(".")[0] in sys.modules:
         # A module may raise any exception at import.
         with contextlib.suppress(Exception):

@@ -11,10 +11,10 @@ import numpy as np
 from jitclient.capture.ambient.patches import is_primitive
 from jitclient.capture.codec.plain import Reduced
 from jitclient.capture.describe.instances import describe_instance
-from jitclient.capture.describe.jitted import own_attributes
+from jitclient.capture.describe.jitted import program_attributes
 from jitclient.capture.graph.nodes import Node, Value
 from jitclient.capture.graph.walker import Describer, Walker, describes, describes_as
-from jitclient.capture.user_code.installed import OURS
+from jitclient.capture.user_code.installed import OWN_PACKAGES
 from jitclient.capture.user_code.names import holder_of, lookup
 from jitclient.errors import CaptureError
 
@@ -89,7 +89,7 @@ def _array_of_jax(walker: Walker, array: Any) -> Value:
     import jax
 
     if isinstance(array, jax.core.Tracer):
-        raise CaptureError("a tracer of a transformation that is under way cannot be captured")
+        raise CaptureError("a tracer of an active JAX transformation cannot be captured")
     if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
         node = Node("prng_key", array)
         data = np.asarray(jax.random.key_data(array))
@@ -116,7 +116,7 @@ def _tree(walker: Walker, node: Node, tree: Any) -> None:
 @describes_as("jit")
 def _jitted(walker: Walker, node: Node, jitted: Any) -> None:
     node.args = [walker.value(jitted._fun), walker.pairs(jit_options(jitted._jit_info))]
-    attributes = own_attributes(jitted, jitted._fun)
+    attributes = program_attributes(jitted, jitted._fun)
     if attributes:
         node.fill("state", walker.pairs(attributes), [])
 
@@ -137,7 +137,7 @@ def describer_of_jax(obj: Any) -> Describer | None:
         return None
     if is_primitive(obj):
         return _primitive
-    if type(obj).__module__.partition(".")[0] in OURS:
+    if type(obj).__module__.partition(".")[0] in OWN_PACKAGES:
         # An array on the daemon defines its own pickling.
         return None
     if isinstance(obj, jax.Array):

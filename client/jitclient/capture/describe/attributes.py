@@ -67,10 +67,10 @@ def without_caches(obj: Any, state: dict[str, Any]) -> dict[str, Any]:
     is tried only on plain values. If it fails, or if the cached value is not plain, the value is kept. Tracers, and
     values of properties that are not the user's, are always left out.
     """
-    return {name: value for name, value in state.items() if not _is_mere_cache(obj, name, value, state)}
+    return {name: value for name, value in state.items() if not _is_recomputable(obj, name, value, state)}
 
 
-def _is_mere_cache(obj: Any, name: str, value: Any, state: dict[str, Any]) -> bool:
+def _is_recomputable(obj: Any, name: str, value: Any, state: dict[str, Any]) -> bool:
     prop = next((vars(base)[name] for base in type(obj).__mro__ if name in vars(base)), None)
     if not isinstance(prop, functools.cached_property):
         return False
@@ -90,7 +90,7 @@ def _from_plain_values(func: Any, cls: type, state: dict[str, Any]) -> Any:
     shared = {name: value for base in reversed(cls.__mro__) for name, value in vars(base).items()}
     alone = FunctionType(func.__code__, {**_plain_ones(func.__globals__), "__builtins__": _PURE_BUILTINS})
     try:
-        return alone(_Seen(_plain_ones(shared | state)))
+        return alone(_PlainView(_plain_ones(shared | state)))
     except Exception:
         # The function read something else, or failed on these values.
         return MISSING
@@ -100,7 +100,7 @@ def _plain_ones(names: dict[Any, Any]) -> dict[str, Any]:
     return {n: value for n, value in names.items() if is_plain(value) and isinstance(n, str) and not n.startswith("__")}
 
 
-class _Seen:
+class _PlainView:
     """Stand-in for an object, with only its plain values as attributes."""
 
     __slots__ = ("_values",)
@@ -120,7 +120,7 @@ def layout_of(cls: type) -> type:
     return next(base for base in cls.__mro__ if is_made_in_c(base) or base.__flags__ & _IMMUTABLE)
 
 
-class Base(NamedTuple):
+class LayoutPart(NamedTuple):
     """Construction of the layout's part of an object.
 
     Attributes:
@@ -132,7 +132,7 @@ class Base(NamedTuple):
     calls: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = ()
 
 
-def base_of(obj: Any) -> Base:
+def layout_part_of(obj: Any) -> LayoutPart:
     """Return how to construct the layout's part of an object.
 
     Raises:
@@ -140,14 +140,14 @@ def base_of(obj: Any) -> Base:
     """
     layout: Any = layout_of(type(obj))
     if layout is object:
-        return Base(())
+        return LayoutPart(())
     if layout in _VALUES:
-        return Base(layout.__getnewargs__(obj) if layout is not complex else (complex.__complex__(obj),))
+        return LayoutPart(layout.__getnewargs__(obj) if layout is not complex else (complex.__complex__(obj),))
     if layout in _CONTENT:
         read, fill = _CONTENT[layout]
-        return Base((read(obj),)) if fill is None else Base((), ((fill, (read(obj),)),))
+        return LayoutPart((read(obj),)) if fill is None else LayoutPart((), ((fill, (read(obj),)),))
     if issubclass(layout, BaseException):
-        return Base(obj.args)
+        return LayoutPart(obj.args)
     return _as_reduced(obj, layout)
 
 
@@ -162,15 +162,15 @@ _CONTENT: dict[type, tuple[Callable[[Any], Any], Callable[..., Any] | None]] = {
 """Container type -> function that reads its content, and method that fills an empty one; None if made with it."""
 
 
-def is_known_by_its_base(cls: type) -> bool:
+def is_known_by_its_layout(cls: type) -> bool:
     """Return whether an object's content can be read and restored without its class's iteration and assignment."""
     layout = layout_of(cls)
     return _is_kd_tree(layout) or (layout in _CONTENT and is_user_class(cls))
 
 
-def make_base(walker: Walker, node: Node, obj: Any) -> None:
+def describe_layout_part(walker: Walker, node: Node, obj: Any) -> None:
     """Describe how an object is made, without its attributes."""
-    layout, base = layout_of(type(obj)), base_of(obj)
+    layout, base = layout_of(type(obj)), layout_part_of(obj)
     cls, parts = walker.value(type(obj)), [walker.value(part) for part in base.new]
     if layout is object:
         node.op, node.args = "bare", [cls]
@@ -182,11 +182,13 @@ def make_base(walker: Walker, node: Node, obj: Any) -> None:
         node.fill("call_on", walker.value(method), [walker.value(argument) for argument in arguments])
 
 
-def _as_reduced(obj: Any, layout: Any) -> Base:
+def _as_reduced(obj: Any, layout: Any) -> LayoutPart:
     """Return the layout's part according to the layout's own pickling, bypassing overrides of subclasses."""
     make, args, state, items, pairs = (*_reduction(obj, layout), None, None, None)[:5]
     if make not in (type(obj), layout, NEW):
-        raise CaptureError(f"{type_name(obj)} cannot be captured: nothing says what its {layout.__name__} part is")
+        raise CaptureError(
+            f"{type_name(obj)} cannot be captured: the data of its base class {layout.__name__} cannot be read"
+        )
     if make is NEW:
         args = args[1:]
     calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
@@ -197,7 +199,7 @@ def _as_reduced(obj: Any, layout: Any) -> Base:
     calls += [(layout.__setitem__, pair) for pair in pairs or ()]
     if hasattr(layout, "__setstate__") and state is not None:
         calls.append((layout.__setstate__, (_without_pointers(layout, state) if _is_kd_tree(layout) else state,)))
-    return Base(tuple(args), tuple(calls))
+    return LayoutPart(tuple(args), tuple(calls))
 
 
 def _reduction(obj: Any, layout: Any) -> tuple[Any, ...]:
@@ -210,7 +212,7 @@ def _reduction(obj: Any, layout: Any) -> tuple[Any, ...]:
     else:
         raise CaptureError(f"{type_name(obj)} cannot be captured: {layout.__name__} cannot be pickled")
     if not isinstance(found, tuple):
-        raise CaptureError(f"{type_name(obj)} cannot be captured: it reduces to a bare name")
+        raise CaptureError(f"{type_name(obj)} cannot be captured: __reduce__ returned only a name")
     return found
 
 

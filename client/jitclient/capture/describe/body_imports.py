@@ -100,8 +100,8 @@ def _describe_source(walker: Walker, node: Node, name: str, spec: ModuleSpec, li
     else:
         home = namespace_of(walker, vars(live))
         node.needs += _values_beside(walker, code, outline, live, parent)
-        walker.at_rest(lambda: _bind_what_is_made(walker, node, vars(live)))
-        walker.at_rest(lambda: _add_submodules(walker, node, live))
+        walker.on_idle(lambda: _bind_what_is_made(walker, node, vars(live)))
+        walker.on_idle(lambda: _add_submodules(walker, node, live))
     gone = [] if live is None else sorted(each for each in outline.names if each not in vars(live))
     node.args = [name, is_package, walker.code(code), home, gone]
     refs = refs_of(code)

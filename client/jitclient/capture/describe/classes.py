@@ -11,8 +11,8 @@ from jitclient.capture.graph.nodes import Node, Value
 from jitclient.capture.graph.walker import Walker, describes_as
 from jitclient.capture.user_code.class_body import body_of
 from jitclient.capture.user_code.names import home_of
-from jitclient.capture.user_code.ownership import is_user_class, refuse_patched
-from jitclient.capture.user_code.registry import refuse_registered, registration_of
+from jitclient.capture.user_code.ownership import is_user_class, raise_if_holds_user_code
+from jitclient.capture.user_code.registry import raise_if_registered, registration_of
 
 _SILENT_HOOKS = (object, typing.Generic)
 """Installed classes whose `__init_subclass__` only sets attributes."""
@@ -25,11 +25,11 @@ def describe_class(walker: Walker, cls: type) -> Value:
     """Describe a class by name if it is installed, by its definition otherwise."""
     if is_user_class(cls):
         return (_typed_dict if typing.is_typeddict(cls) else _user_class)(walker, cls)
-    refuse_registered(cls)
+    raise_if_registered(cls)
     home = home_of(cls)
     if home is None:
         return walker.by_reference(cls)
-    refuse_patched(cls)
+    raise_if_holds_user_code(cls)
     return walker.installed(home)
 
 
@@ -63,7 +63,7 @@ def _user_class(walker: Walker, node: Node, cls: type) -> None:
     virtual = registered_with(cls) if isinstance(cls, abc.ABCMeta) else []
     if virtual:
         in_order = sorted(virtual, key=lambda subclass: (subclass.__name__, subclass.__module__))
-        node.fill("register_abc", [walker.value(subclass) for subclass in in_order], lenient=True)
+        node.fill("register_abc", [walker.value(subclass) for subclass in in_order], optional=True)
     registration = registration_of(cls)
     if registration is not None and not (mode == "replay" and _registers_itself(cls)):
         kind, arguments = registration

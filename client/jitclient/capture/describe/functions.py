@@ -6,13 +6,20 @@ from typing import Any
 
 from jitclient.capture.codec.plain import Reduced
 from jitclient.capture.describe.body_imports import add_imports
-from jitclient.capture.describe.namespaces import bind, bind_for_client, is_of_client, namespace_of, of_client, whole
-from jitclient.capture.describe.shard_maps import noted_later
+from jitclient.capture.describe.namespaces import (
+    bind,
+    bind_for_client,
+    client_only,
+    is_client_only,
+    namespace_of,
+    whole,
+)
+from jitclient.capture.describe.shard_maps import cells_after_trace
 from jitclient.capture.graph.nodes import Node, Value
 from jitclient.capture.graph.walker import Walker, describes, describes_as
 from jitclient.capture.user_code.bytecode import Refs, refs_of
-from jitclient.capture.user_code.handed_over import HandedOver, handed_over
-from jitclient.capture.user_code.libraries import lasting_names
+from jitclient.capture.user_code.callback_only import CallbackOnly, callback_only
+from jitclient.capture.user_code.libraries import stable_names
 from jitclient.capture.user_code.names import MISSING, content_of, home_of
 from jitclient.capture.user_code.ownership import has_private_globals
 from jitclient.errors import AmbientInput, CaptureError
@@ -26,13 +33,13 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
     walker.watch.function(func)
     cells = zip(func.__code__.co_freevars, func.__closure__ or (), strict=True)
     private = has_private_globals(func)
-    handed, home = HandedOver(), func.__globals__.get("__name__")
+    handed, home = CallbackOnly(), func.__globals__.get("__name__")
     if private:
-        handed, home = handed_over(func), namespace_of(walker, func.__globals__)
+        handed, home = callback_only(func), namespace_of(walker, func.__globals__)
     else:
         walker.leaves_caches_empty(map(content_of, func.__closure__ or ()))
         walker.uses_package(str(home))
-    later = noted_later(func)
+    later = cells_after_trace(func)
     closure = [
         _held_by_client(walker, cell, name)
         if name in handed.free
@@ -45,7 +52,7 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
     if func.__defaults__:
         node.fill("defaults", walker.value(func.__defaults__), label="default")
     if func.__kwdefaults__:
-        names = lasting_names(func.__code__)
+        names = stable_names(func.__code__)
         defaults = {names.get(name, name): value for name, value in func.__kwdefaults__.items()}
         node.fill("kwdefaults", walker.pairs(defaults), label="default")
     attributes = state_of(vars(func))
@@ -56,7 +63,7 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
     if "qualnames" in walker.options and func.__qualname__ != func.__name__:
         node.fill("attributes", [["__qualname__", walker.value(func.__qualname__)]])
     if "annotations" in walker.options and func.__annotations__:
-        node.fill("annotations", walker.pairs(func.__annotations__), lenient=True)
+        node.fill("annotations", walker.pairs(func.__annotations__), optional=True)
     if private:
         _add_references(walker, node, func.__globals__, refs, handed.names)
 
@@ -65,9 +72,9 @@ def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Ref
     """Make a node need all that its code reads from `names`, except the names only `handed` to callbacks."""
     walker.words |= refs.words
     if refs.words & _READERS_OF_PLACES:
-        raise AmbientInput("it reads where code was written, which is no part of a key")
+        raise AmbientInput("the function reads line numbers or file names of code, which are not part of the key")
     if "__subclasses__" in refs.words:
-        raise CaptureError("it asks a class for its subclasses, which do not travel with the class")
+        raise CaptureError("the function calls __subclasses__(), and subclasses are not captured")
     if refs.dynamic:
         node.needs.append((whole(walker, names), True))
     for name in sorted(refs.globals):
@@ -94,7 +101,7 @@ def state_of(attributes: dict[str, Any]) -> dict[str, Any]:
 
 def _cell(walker: Walker, cell: CellType, name: str, later: Any = MISSING) -> Value:
     node = walker.value(cell)
-    if isinstance(node, Node) and (not node.fills or is_of_client(node.fills[0].args[0])):
+    if isinstance(node, Node) and (not node.fills or is_client_only(node.fills[0].args[0])):
         node.fills.clear()
         content = content_of(cell) if later is MISSING else later
         if content is not MISSING:
@@ -105,13 +112,13 @@ def _cell(walker: Walker, cell: CellType, name: str, later: Any = MISSING) -> Va
 
 def _held_by_client(walker: Walker, cell: CellType, name: str) -> Node:
     """Return the node of a cell whose content is only for callbacks, unless other code uses it."""
-    node = walker.cell_of_client(cell)
+    node = walker.client_only_cell(cell)
 
     def look() -> None:
         if not node.fills and content_of(cell) is not MISSING:
-            node.fill("set_cell", of_client(content_of(cell)))
+            node.fill("set_cell", client_only(content_of(cell)))
 
-    walker.at_rest(look)
+    walker.on_idle(look)
     return node
 
 

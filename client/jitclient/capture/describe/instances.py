@@ -10,22 +10,22 @@ from jitclient.capture.codec.plain import Reduced
 from jitclient.capture.describe.attributes import (
     NEW,
     attributes_of,
+    describe_layout_part,
     dict_of,
-    is_known_by_its_base,
-    make_base,
+    is_known_by_its_layout,
     slots_of,
     without_caches,
 )
 from jitclient.capture.describe.functions import state_of
 from jitclient.capture.graph.nodes import Node, type_name
 from jitclient.capture.graph.walker import Walker
-from jitclient.capture.user_code.installed import OURS, is_user_module
-from jitclient.capture.user_code.libraries import is_settings, lasting_state, made_again
+from jitclient.capture.user_code.installed import OWN_PACKAGES, is_user_module
+from jitclient.capture.user_code.libraries import is_settings, rebuild_call, stable_state
 from jitclient.capture.user_code.ownership import is_made_in_c, is_user_class
 from jitclient.errors import CaptureError
 
 _HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__")
-_TRUSTED = frozenset({*sys.stdlib_module_names, *OURS, "flax", "jax", "jaxlib", "ml_dtypes", "numpy"})
+_TRUSTED = frozenset({*sys.stdlib_module_names, *OWN_PACKAGES, "flax", "jax", "jaxlib", "ml_dtypes", "numpy"})
 """Packages whose own pickling restores their objects.
 
 The attributes of these objects include caches, which come and go.
@@ -62,14 +62,14 @@ def reduced(obj: Any) -> Parts | str:
     if isinstance(parts, str):
         return parts
     if not isinstance(parts, tuple):
-        raise CaptureError(f"{type_name(obj)} cannot be captured: its __reduce__ is of no use")
+        raise CaptureError(f"{type_name(obj)} cannot be captured: __reduce__ returned neither a string nor a tuple")
     make, args, state, items, pairs, setter = (*parts, None, None, None, None)[:6]
     if isinstance(obj, BaseException) and type(obj).__reduce__ is BaseException.__reduce__:
         make, args = NEW, (make, *args)
     return Parts(make, args, state, items and list(items), pairs and list(pairs), setter)
 
 
-def says_itself(cls: type) -> bool:
+def has_custom_pickling(cls: type) -> bool:
     """Return whether a Python class defines its own pickling and is not known to pickle its objects completely.
 
     Such pickling may leave out needed state and may be slow, so these objects are captured by their state instead.
@@ -109,7 +109,7 @@ def describe_instance(walker: Walker, obj: Any) -> Node:
         return Node("fresh", obj, ["flax.ids", "uuid"])
     if is_settings(obj):
         walker.uses_package("beartype")
-        return Node("call", obj, [walker.value(made_again(obj)), ()])
+        return Node("call", obj, [walker.value(rebuild_call(obj)), ()])
     node = Node("new", obj)
     walker.later(node, lambda: _describe(walker, node, obj))
     return node
@@ -119,15 +119,15 @@ def _describe(walker: Walker, node: Node, obj: Any) -> None:
     cls = type(obj)
     if not is_user_class(cls):
         walker.leaves_caches_empty(dict_of(obj).values())
-    is_kept = says_itself(cls) and not _keeps_its_hash(obj)
-    if is_kept or is_known_by_its_base(cls):
-        _describe_by_state(walker, node, obj, lenient=is_kept)
+    is_kept = has_custom_pickling(cls) and not _keeps_its_hash(obj)
+    if is_kept or is_known_by_its_layout(cls):
+        _describe_by_state(walker, node, obj, optional=is_kept)
         return
     parts = reduced(obj)
     if isinstance(parts, str):
         module = pickle.whichmodule(obj, parts)  # type: ignore[attr-defined]
         if is_user_module(module):
-            raise CaptureError(f"{type_name(obj)} cannot be captured: it reduces to a bare name")
+            raise CaptureError(f"{type_name(obj)} cannot be captured: __reduce__ returned only a name")
         node.op, node.args = "call", [walker.value(getattr), (Reduced("module", (module,)), parts)]
     else:
         _describe_by_parts(walker, node, obj, parts)
@@ -146,19 +146,19 @@ def _keeps_its_hash(obj: Any) -> bool:
         return False
 
 
-def _describe_by_state(walker: Walker, node: Node, obj: Any, *, lenient: bool) -> None:
+def _describe_by_state(walker: Walker, node: Node, obj: Any, *, optional: bool) -> None:
     """Describe an object by its state: the part that its layout keeps, and its attributes.
 
     State that the class leaves out of its pickles may be needed, and is part of the key. If the class defines its own
-    pickling, some state may be useless in another process. The state is then `lenient`: a part that cannot be captured
+    pickling, some state may be useless in another process. The state is then `optional`: a part that cannot be captured
     fails only when it is used.
     """
-    make_base(walker, node, obj)
+    describe_layout_part(walker, node, obj)
     attributes, slots = _in_order(obj, state_of(attributes_of(obj))), slots_of(obj)
-    if lenient and not is_user_class(type(obj)):
+    if optional and not is_user_class(type(obj)):
         walker.keyed_by_address.update(map(id, attributes.values()))
     if attributes or slots:
-        node.fill("state", walker.pairs(attributes), walker.pairs(slots), lenient=lenient)
+        node.fill("state", walker.pairs(attributes), walker.pairs(slots), optional=optional)
 
 
 def _describe_by_parts(walker: Walker, node: Node, obj: Any, parts: Parts) -> None:
@@ -196,8 +196,8 @@ def _describe_state(walker: Walker, node: Node, obj: Any, state: Any, setter: An
     if isinstance(state, tuple) and len(state) == 2:
         state, slots = state
     if not isinstance(state or {}, dict) or not isinstance(slots or {}, dict):
-        raise CaptureError(f"{type_name(obj)} cannot be captured: nothing takes its state")
-    state = lasting_state(obj, without_caches(obj, state_of(state or {})))
+        raise CaptureError(f"{type_name(obj)} cannot be captured: the class has no way to restore the object's state")
+    state = stable_state(obj, without_caches(obj, state_of(state or {})))
     if state or slots:
         node.fill("state", walker.pairs(state), walker.pairs(slots or {}))
 

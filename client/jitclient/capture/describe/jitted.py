@@ -12,7 +12,7 @@ def rebuild_jit(fn: Callable[..., Any], options: Mapping[str, Any]) -> Any:
     return jax.jit(fn, **options)
 
 
-def own_attributes(jitted: Any, fn: Any) -> dict[str, Any]:
+def program_attributes(jitted: Any, fn: Any) -> dict[str, Any]:
     """Return the attributes that a program set on a jitted function, without those copied from its function."""
     copied = getattr(fn, "__dict__", {})
     return {

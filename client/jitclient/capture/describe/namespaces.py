@@ -24,9 +24,9 @@ from jitclient.capture.user_code.ownership import (
     is_user_class,
     is_user_function,
     is_user_made,
-    refuse_patched,
+    raise_if_holds_user_code,
 )
-from jitclient.capture.user_code.registry import refuse_registered
+from jitclient.capture.user_code.registry import raise_if_registered
 
 # Larger containers of installed modules are not the user's settings.
 _LARGE = 100
@@ -70,18 +70,18 @@ def bind_for_client(walker: Walker, user: Node, names: dict[str, Any], name: str
             return
         if at not in walker.bindings:
             bound = walker.bindings[at] = Node("bind", None)
-            bound.args = [namespace_of(walker, names), name, of_client(value)]
+            bound.args = [namespace_of(walker, names), name, client_only(value)]
         user.needs.append((walker.bindings[at], False))
 
-    walker.at_rest(look)
+    walker.on_idle(look)
 
 
-def of_client(value: Any) -> Node:
+def client_only(value: Any) -> Node:
     """Return the stand-in for an object that only the client's callbacks use: it can be passed on, but not used."""
     return Node("of_client", value, [callable(value)])
 
 
-def is_of_client(value: Value) -> bool:
+def is_client_only(value: Value) -> bool:
     """Return whether a value was made by `of_client`."""
     return type(value) is Node and value.op == "of_client"
 
@@ -111,7 +111,7 @@ def _is_builtin(name: str, value: Any) -> bool:
 def _binding(walker: Walker, names: dict[str, Any], name: str, value: Any) -> Node:
     at = (id(names), name)
     node = walker.bindings.get(at)
-    if node is None or is_of_client(node.args[2]):
+    if node is None or is_client_only(node.args[2]):
         node = walker.bindings.setdefault(at, Node("bind", None))
         # Names read of a user module are bound separately.
         is_module = isinstance(value, ModuleType) and is_user_module(value.__name__)
@@ -191,8 +191,8 @@ def _read_of_class(walker: Walker, cls: type, chain: Chain) -> list[Node]:
     """
     for base in cls.__mro__:
         if not is_user_class(base):
-            refuse_patched(base)
-            refuse_registered(base)
+            raise_if_holds_user_code(base)
+            raise_if_registered(base)
     attribute = getattr(cls, chain[0], None) if chain else None
     if attribute is None or ambient_name(attribute) is None:
         return []

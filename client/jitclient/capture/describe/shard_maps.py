@@ -10,7 +10,7 @@ from jitclient.capture.user_code.names import MISSING, content_of
 _HOME = "jax._src.shard_map"
 
 
-def noted_later(func: FunctionType) -> Mapping[str, Any]:
+def cells_after_trace(func: FunctionType) -> Mapping[str, Any]:
     """Return the cell contents that a trace under the current settings would store, by cell name.
 
     A capture always holds these contents, so it is the same before and after the trace. The result is empty for other

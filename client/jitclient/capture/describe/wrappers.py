@@ -16,7 +16,7 @@ from typing import Any
 import cloudpickle
 
 from jitclient.capture.codec.plain import Reduced
-from jitclient.capture.graph.canonical import canonical
+from jitclient.capture.graph.canonical import canonical_digest
 from jitclient.capture.graph.nodes import Node, Value, type_name
 from jitclient.capture.graph.walker import Walker, describes, describes_as
 from jitclient.capture.user_code.installed import is_user_module
@@ -127,11 +127,11 @@ def _digest_of_results(walker: Walker, cached: Any) -> bytes:
         return b""
     _describing.append(cached)
     try:
-        found = [canonical(walker.options, pair) for pair in _results_in(cached)]
+        found = [canonical_digest(walker.options, pair) for pair in _results_in(cached)]
     finally:
         _describing.pop()
     if None in found:
-        raise CaptureError(f"the cache of {cached.__qualname__} holds what cannot be captured")
+        raise CaptureError(f"the cache of {cached.__qualname__} holds an object that cannot be captured")
     return digest(b"".join(sorted(filter(None, found))))
 
 
@@ -190,7 +190,7 @@ def _weak_container(walker: Walker, node: Node, container: Any) -> None:
     is_set = isinstance(container, weakref.WeakSet)
     held = walker.value(set(container)) if is_set else tuple(map(tuple, walker.pairs(container)))
     if len(container):
-        node.fill("call_on", walker.value(type(container).update), [held], lenient=True)
+        node.fill("call_on", walker.value(type(container).update), [held], optional=True)
 
 
 @describes_as("typevar", typing.TypeVar, by_name=True)
@@ -220,4 +220,4 @@ def describe_enum_member(walker: Walker, member: enum.Enum) -> Value:
 
 @describes(types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType, types.FrameType)
 def _running(walker: Walker, running: Any) -> Value:
-    raise CaptureError(f"{type_name(running)} cannot be captured: it is in the middle of its work")
+    raise CaptureError(f"{type_name(running)} cannot be captured: it is running or suspended")

@@ -18,9 +18,9 @@ from jitclient.capture.steps.format import Item, Reading, read
 from jitclient.core.digests import digest
 
 # Beyond this number, the contents of containers get no parts of their own.
-_MOST_PARTS = 2000
-_MOST_ITEMS = 200
-_LONGEST_LABEL = 120
+_MAX_PARTS = 2000
+_MAX_ITEMS = 200
+_MAX_LABEL_LENGTH = 120
 _LONG_BYTES = 256
 _CONSTANTS, _NAME = 7, 10  # positions in the form of a code object
 
@@ -94,7 +94,7 @@ class _Drafts:
         """Assign every object to a part, and return the parts in the order in which they were reached."""
         while self._queue:
             number, label = self._queue.popleft()
-            self._take(number, self._items[number], label)
+            self._describe_item(number, self._items[number], label)
             for needed in references(self._items[number].needs):
                 self._claim(needed, label)
         return tuple(
@@ -124,16 +124,16 @@ class _Drafts:
 
     def _add(self, label: str, *content: Any) -> None:
         """Add values to the content of a part."""
-        self._draft(label).content.append([self._told(label, value) for value in content])
+        self._draft(label).content.append([self._labelled(label, value) for value in content])
 
-    def _told(self, label: str, value: Any) -> Any:
+    def _labelled(self, label: str, value: Any) -> Any:
         if type(value) is Reference:
             item = self._items[value]
             return ("code", item.args[0]) if item.op == "code" else ("at", self._claim(value, label))
         if type(value) is Reduced:
-            return Reduced(value.maker, self._told(label, value.args))
+            return Reduced(value.maker, self._labelled(label, value.args))
         if type(value) in COMPOUND:
-            return type(value)([self._told(label, part) for part in value])
+            return type(value)([self._labelled(label, part) for part in value])
         if type(value) is bytes and len(value) > _LONG_BYTES:
             return ("digest", self._digest(value))
         return value
@@ -176,9 +176,9 @@ class _Drafts:
         return None
 
     def _has_room(self, label: str, size: int) -> bool:
-        return size <= _MOST_ITEMS and len(self._drafts) <= _MOST_PARTS and len(label) <= _LONGEST_LABEL
+        return size <= _MAX_ITEMS and len(self._drafts) <= _MAX_PARTS and len(label) <= _MAX_LABEL_LENGTH
 
-    def _take(self, number: int, item: Item, label: str) -> None:
+    def _describe_item(self, number: int, item: Item, label: str) -> None:
         match item.op:
             case "bind" | "patch":
                 self.slot(label, item.args[-1])
@@ -186,9 +186,9 @@ class _Drafts:
                 for _, content in item.fills:
                     self.slot(label, content)
             case "class":
-                self._take_class(item, label)
+                self._describe_class(item, label)
             case "function":
-                self._take_function(self._texts.name(number), item, label)
+                self._describe_function(self._texts.name(number), item, label)
             case "method":
                 function, owner = item.args
                 self._add(label, function)
@@ -202,11 +202,11 @@ class _Drafts:
                 self._slots([*enumerate(arguments), *keywords], lambda key: f"{label}: argument {key}")
                 self._add(label, item.fills)
             case "source":
-                self._take_source(item, label)
+                self._describe_source(item, label)
             case _:
-                self._take_anything(number, item, label)
+                self._describe_other(number, item, label)
 
-    def _take_function(self, name: str, item: Item, label: str) -> None:
+    def _describe_function(self, name: str, item: Item, label: str) -> None:
         code, home, own_name, closure, rebinds = item.args
         arguments, free = self._texts.argument_names(item)
         for cell, variable in zip(closure, free, strict=False):
@@ -225,17 +225,17 @@ class _Drafts:
             else:
                 self._add(f"{op} of {name}", args)
 
-    def _take_class(self, item: Item, label: str) -> None:
+    def _describe_class(self, item: Item, label: str) -> None:
         mode, metaclass, name, bases, attributes, keywords = item.args
         self._add(label, mode, metaclass, name, bases, keywords)
-        self._take_attributes(attributes, label)
+        self._describe_attributes(attributes, label)
         for op, *args in item.fills:
             if op in ("set_attribute", "impose"):
-                self._take_attributes([args] if op == "set_attribute" else args[0], label)
+                self._describe_attributes([args] if op == "set_attribute" else args[0], label)
             else:
                 self._add(label, op, args)
 
-    def _take_attributes(self, attributes: list[Any], label: str) -> None:
+    def _describe_attributes(self, attributes: list[Any], label: str) -> None:
         for name, value in attributes:
             if type(value) is Reference and self._items[value].op == "function":
                 self._claim(value, f"{label}: method {name}")
@@ -244,7 +244,7 @@ class _Drafts:
                 self._add(label, name)
                 self.slot(f"{label}: attribute {name}", value)
 
-    def _take_source(self, item: Item, label: str) -> None:
+    def _describe_source(self, item: Item, label: str) -> None:
         """Add the body of a module to a part; each function that it defines gets a part of its own."""
         name, is_package, code, home, gone = item.args
         body = from_bytes(self._items[code].args[0])
@@ -261,7 +261,7 @@ class _Drafts:
         self._add(label, name, is_package, home, *gone)
         self._draft(label).content.append(body)
 
-    def _take_anything(self, number: int, item: Item, label: str) -> None:
+    def _describe_other(self, number: int, item: Item, label: str) -> None:
         """Add any other object to a part.
 
         Its contents get parts of their own if a slot holds the object directly and the limits allow it.

@@ -12,10 +12,10 @@ from jitclient.capture.codec.values import dtype as dtype_of
 from jitclient.capture.steps.format import Item, Reading
 from jitclient.capture.user_code.code import Location
 
-_LONGEST = 60
-_MOST_ITEMS = 6
-_MOST_SHOWN = 4
-_DEEPEST = 3
+_MAX_LENGTH = 60
+_MAX_ITEMS = 6
+_MAX_SHOWN = 4
+_MAX_DEPTH = 3
 _BRACKETS = {"list": ("[", "]"), "tuple": ("(", ")"), **dict.fromkeys(("dict", "frozenset", "set"), ("{", "}"))}
 _FILLED_BY = {"list": "extend", "set": "add", "dict": "update"}
 
@@ -51,16 +51,16 @@ class Texts:
         variables, free = (item.places[0][4], item.places[0][5]) if item.places else (body[9], body[12])
         return list(variables[: body[0]]), list(free)
 
-    def of(self, value: Any, depth: int = _DEEPEST) -> str:
+    def of(self, value: Any, depth: int = _MAX_DEPTH) -> str:
         """Return a short text for a value; different values may have the same text."""
         text = self._text(value, depth)
-        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+        return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"
 
     def _text(self, value: Any, depth: int) -> str:
         kind = type(value)
         if kind is Reference:
             return self._of_item(value, depth)
-        if kind is bytes and len(value) > _LONGEST:
+        if kind is bytes and len(value) > _MAX_LENGTH:
             return f"{len(value):,} bytes {self._digest(value)[:4].hex()}"
         if kind in (list, tuple, frozenset):
             return self._listed(kind.__name__, sorted(value, key=to_bytes) if kind is frozenset else value, depth)
@@ -107,8 +107,8 @@ class Texts:
         left, right = _BRACKETS[kind]
         if depth <= 0:
             return f"{left}…{right}" if held else left + right
-        shown = [self._entry(kind, each, depth - 1) for each in held[:_MOST_ITEMS]]
-        more = f", … {len(held) - _MOST_ITEMS} more" if len(held) > _MOST_ITEMS else ""
+        shown = [self._entry(kind, each, depth - 1) for each in held[:_MAX_ITEMS]]
+        more = f", … {len(held) - _MAX_ITEMS} more" if len(held) > _MAX_ITEMS else ""
         comma = "," if kind == "tuple" and len(held) == 1 else ""
         return f"{left}{', '.join(shown)}{more}{comma}{right}"
 
@@ -124,7 +124,7 @@ def _array_text(item: Item, digest: Callable[[bytes], bytes]) -> str:
     if type(dtype) is not Reduced or dtype.maker != "dtype":
         return f"array{spec} {text}"
     found = np.frombuffer(data, dtype_of(*dtype.args))
-    if found.size <= _MOST_SHOWN:
+    if found.size <= _MAX_SHOWN:
         text = str(found.reshape(shape).tolist())
     return f"{found.dtype.name}{spec} {text}{f' with strides {tuple(strides)}' if strides else ''}"
 

@@ -71,11 +71,11 @@ def _sure_edges(node: Node) -> Iterator[tuple[Node, str]]:
     for child in nodes_in(args):
         yield child, label
     for fill in node.fills:
-        if not fill.lenient:
+        if not fill.optional:
             for child in nodes_in(fill.args):
                 yield child, fill.label or _place_in(fill.args, child)
-    for child, lenient in node.needs:
-        if not lenient:
+    for child, optional in node.needs:
+        if not optional:
             yield child, ""
 
 

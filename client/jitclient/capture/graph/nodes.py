@@ -17,7 +17,7 @@ class Fill(NamedTuple):
     op: str
     args: list[Value]
     label: str = ""
-    lenient: bool = False
+    optional: bool = False
     """Whether the nodes in `args` may never be needed: one that cannot be captured then fails only when it is used."""
 
 
@@ -40,9 +40,9 @@ class Node(Numbered):
         self.error: Exception | None = None
         self._children: list[Node] | None = None
 
-    def fill(self, op: str, *args: Value, label: str = "", lenient: bool = False) -> None:
+    def fill(self, op: str, *args: Value, label: str = "", optional: bool = False) -> None:
         """Add a step that completes this node's object."""
-        self.fills.append(Fill(op, list(args), label, lenient))
+        self.fills.append(Fill(op, list(args), label, optional))
 
     def children(self) -> list["Node"]:
         """Return the nodes that must exist before this one can be made.

@@ -47,20 +47,20 @@ class Schedule:
             if self._waiting:
                 node, fill = self._waiting.popleft()
                 if not self._try_fill(node, fill):
-                    raise CaptureError("objects need each other before any can be made")
+                    raise CaptureError("cyclic construction: each object needs another one before it can be made")
 
     def _make(self, node: Node) -> None:
         if node.index is not None:
             return
         if node in self._making:
-            raise CaptureError("an object is needed to make itself")
+            raise CaptureError("cyclic construction: an object is needed to make itself")
         self._making.add(node)
         if node.op == "class":
             self._postpone_attributes(node)
         for child in node.children():
             self._make(child)
         if runs_code(node):
-            self._settle(node.children())
+            self._complete_reachable(node.children())
         self._making.discard(node)
         node.index = self._count
         self._count += 1
@@ -83,7 +83,7 @@ class Schedule:
             if not self._try_fill(node, fill):
                 self._waiting.append((node, fill))
 
-    def _settle(self, nodes: list[Node]) -> None:
+    def _complete_reachable(self, nodes: list[Node]) -> None:
         """Complete objects that code will read, and every object that it can reach from them."""
         seen: set[Node] = set()
         todo = list(nodes)
@@ -125,7 +125,7 @@ class Schedule:
         # JAX reads the fields of a dataclass when the class is registered.
         if fill.op == "register":
             children += node.children()
-        self._settle(children if fill.op in _FILLS_RUN_CODE else _keys(fill))
+        self._complete_reachable(children if fill.op in _FILLS_RUN_CODE else _keys(fill))
         if self._making:
             for child in children:
                 self._complete(child)

@@ -50,7 +50,8 @@ class SetOrder(NamedTuple):
         return ("order of sets", hash("jitserver"), self.observed) if self.is_seeded and has_seed else None
 
     def __str__(self) -> str:
-        return f"the order of a set may show in {self.where}, and every process has another: sorted(...) cures it"
+        differs = f"{self.where} may depend on set iteration order, which differs between processes"
+        return f"{differs}. Iterate over sorted(...)."
 
 
 def set_order(roots: Value) -> SetOrder | None:
@@ -141,8 +142,8 @@ def _set_of(value: Value) -> Any:
     """Return the set that a value is or stands for, or None."""
     if type(value) is not Node:
         return value if type(value) is frozenset else None
-    is_odd = value.op in ("call", "new") and isinstance(value.obj, (set, frozenset, weakref.WeakSet))
-    return value.obj if is_odd or value.op in ("set", "frozenset") else None
+    is_instance = value.op in ("call", "new") and isinstance(value.obj, (set, frozenset, weakref.WeakSet))
+    return value.obj if is_instance or value.op in ("set", "frozenset") else None
 
 
 def _sets_in(value: Value) -> Iterator[Any]:

@@ -155,13 +155,13 @@ class _Pass:
         elif op in ("SWAP", "COPY"):
             self._shuffle(op, step.arg or 1)
         elif op in _TO_TRUTH:
-            self._take(_TO_TRUTH[op])
+            self._pop_many(_TO_TRUTH[op])
             self._stack += [] if op == "POP_TOP" else [None]
         elif op == "RETURN_VALUE" and self._code.co_name == "<setcomp>":
             self._stack = []
         elif op == "END_FOR":
             # This pass follows the order of the code, in which the loop's body has already taken the loop's value.
-            self._take(-dis.stack_effect(step.opcode) - 1)
+            self._pop_many(-dis.stack_effect(step.opcode) - 1)
         else:
             self._other(step)
 
@@ -170,7 +170,7 @@ class _Pass:
     def _pop(self) -> Any:
         return self._stack.pop() if self._stack else None
 
-    def _take(self, count: int) -> list[Any]:
+    def _pop_many(self, count: int) -> list[Any]:
         return [self._pop() for _ in range(count)][::-1]
 
     def _shuffle(self, op: str, depth: int) -> None:
@@ -191,14 +191,14 @@ class _Pass:
             self._pop()
             self._forget()
             return
-        taken = _POPS[op](arg) if op in _POPS else None
+        n_operands = _POPS[op](arg) if op in _POPS else None
         effect = dis.stack_effect(step.opcode, step.arg, jump=False)
-        if taken is None:
+        if n_operands is None:
             self._forget()
-            self._take(-effect)
+            self._pop_many(-effect)
             self._stack += [None] * effect
             return
-        values = self._take(taken)
+        values = self._pop_many(n_operands)
         types = [value for value in values if type(value) is tuple]
         if op in ("BUILD_TUPLE", "BINARY_SUBSCR", "MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"):
             self._observe(*(value for value in values if type(value) is not tuple))
@@ -209,7 +209,7 @@ class _Pass:
             )
             return
         self._observe(*values)
-        self._stack += [None] * (effect + taken)
+        self._stack += [None] * (effect + n_operands)
         if op in _ENDS:
             self._forget()
             self._stack = []
@@ -265,7 +265,7 @@ class _Pass:
 
     def _build_set(self, op: str, arg: int) -> None:
         if op == "BUILD_SET":
-            items = self._take(arg)
+            items = self._pop_many(arg)
             self._stack.append(_EMPTY if not arg else SEEDED if items == [_PLAIN] * arg else UNKNOWN)
             return
         item = self._pop()
@@ -275,7 +275,7 @@ class _Pass:
         self._stack[-arg] = next(worst for worst in (UNKNOWN, SEEDED, _EMPTY) if worst in kinds)
 
     def _operate(self, step: dis.Instruction) -> None:
-        values = self._take(2)
+        values = self._pop_many(2)
         if not step.argrepr.startswith(_OPERATORS):
             self._observe(*values)
             self._stack.append(None)
@@ -291,8 +291,8 @@ class _Pass:
         has_keywords, self._has_keywords = self._has_keywords or step.opname == "CALL_KW", False
         if step.opname == "CALL_KW":
             self._pop()
-        arguments = self._take(step.arg or 0)
-        below = self._take(2)
+        arguments = self._pop_many(step.arg or 0)
+        below = self._pop_many(2)
         callee = next((value for value in below if type(value) is tuple), None)
         self._observe(*(value for value in below if value is not callee))
         self._stack.append(self._result(None if has_keywords else callee, arguments))

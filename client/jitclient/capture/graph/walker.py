@@ -82,7 +82,7 @@ class Walker:
         self._known: dict[int, Value] = {}
         self._alive: list[Any] = []  # so that ids stay unique
         self._queue: deque[tuple[Callable[[], None], Node]] = deque()
-        self._at_rest: list[Callable[[], None]] = []
+        self._on_idle: list[Callable[[], None]] = []
 
     def value(self, obj: Any) -> Value:
         """Return the value that represents an object in the graph."""
@@ -101,7 +101,7 @@ class Walker:
             self._alive.append(obj)
         return known
 
-    def cell_of_client(self, cell: CellType) -> Node:
+    def client_only_cell(self, cell: CellType) -> Node:
         """Return the node of a closure cell whose content is not described."""
         if id(cell) not in self._known:
             self._known[id(cell)] = Node("cell", cell)
@@ -143,7 +143,7 @@ class Walker:
             if type(target) is Node:
                 node.replace_args([target])
 
-        self.at_rest(look)
+        self.on_idle(look)
         return node
 
     def uses_package(self, module: str) -> None:
@@ -156,9 +156,9 @@ class Walker:
         """Queue a function that describes the contents of a node after the current describer has returned."""
         self._queue.append((describe, node))
 
-    def at_rest(self, look: Callable[[], None]) -> None:
+    def on_idle(self, look: Callable[[], None]) -> None:
         """Register a function to be called each time the queue is empty; it may queue further descriptions."""
-        self._at_rest.append(look)
+        self._on_idle.append(look)
 
     def made(self, obj: Any) -> bool:
         """Return whether the capture makes a new object in place of this one, as far as the walk has progressed."""
@@ -175,7 +175,7 @@ class Walker:
             # A describer may run code of the object, which may raise any exception.
             except Exception as error:
                 self._fail(node, error)
-            for look in () if self._queue else self._at_rest:
+            for look in () if self._queue else self._on_idle:
                 look()
 
     def code(self, func_code: Any) -> Node:

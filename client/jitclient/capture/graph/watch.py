@@ -17,11 +17,11 @@ from jitclient.capture.codec.tracers import holds_tracer
 from jitclient.capture.user_code.names import MISSING
 
 Check = Callable[[], bool]
-"""A function that returns whether bindings are unchanged, or raises an error of `GONE` if one no longer exists."""
+"""A function that returns whether bindings are unchanged, or raises one of `UNBOUND_ERRORS` if one is gone."""
 
 _AT_ONCE = 8
 
-GONE = (NameError, KeyError, ValueError)
+UNBOUND_ERRORS = (NameError, KeyError, ValueError)
 """The errors that a check raises if a name was deleted or a cell emptied."""
 
 _code_of = operator.attrgetter("__code__")
@@ -44,10 +44,10 @@ class Watch:
         self._functions: list[FunctionType] = []
         self._files: dict[str, tuple[int, int] | None] = {}
         self.checks: list[Check] = []
-        """Checks that succeed if nothing was rebound. If one fails or raises a `GONE` error, `unchanged` decides."""
+        """Checks that succeed if nothing was rebound. If one fails or raises `UNBOUND_ERRORS`, `unchanged` decides."""
         self._bindings: list[Check] = []
         self._contents: list[Any] = []
-        self.met_tracer = False
+        self.saw_tracer = False
         """Whether a name or cell was bound to a value of a trace since the capture.
 
         As with `jax.jit`, existing programs remain valid, but a new trace reads that value.
@@ -80,7 +80,7 @@ class Watch:
         """Watch a source file whose contents are part of the capture."""
         self._files[path] = _stat(path)
 
-    def seal(self) -> None:
+    def start(self) -> None:
         """Start to watch. This is the last step, because reading instances may add attributes to their classes."""
         self._watch_functions()
         for names in map(vars, self._classes):
@@ -98,15 +98,15 @@ class Watch:
         try:
             for check in self.checks:
                 if not check():
-                    return self._goes_on()
+                    return self._changed_only_to_tracers()
             return True
-        except GONE:
+        except UNBOUND_ERRORS:
             return False
 
-    def _goes_on(self) -> bool:
+    def _changed_only_to_tracers(self) -> bool:
         """Return whether only names and cells have changed, and all of these to values of traces.
 
-        These changes are accepted: the new values are watched from now on, and `met_tracer` is set.
+        These changes are accepted: the new values are watched from now on, and `saw_tracer` is set.
         """
         if not all(check() for check in self.checks if check not in self._bindings):
             return False
@@ -124,7 +124,7 @@ class Watch:
         if not all(now is was or holds_tracer(now) for now, was in zip(contents, self._contents, strict=True)):
             return False
         self._watch_bindings()
-        self.met_tracer = True
+        self.saw_tracer = True
         return True
 
     def _watch_bindings(self) -> None:

@@ -13,6 +13,6 @@ None of this runs code of the user or of packages, except for the import of modu
 """
 
 from jitclient.capture.manifest.observation import Observation, Reads, observed
-from jitclient.capture.manifest.state import has, is_exact, packages_of, state_of, together
+from jitclient.capture.manifest.state import covers, is_exact, packages_of, state_digest, state_of
 
-__all__ = ["Observation", "Reads", "has", "is_exact", "observed", "packages_of", "state_of", "together"]
+__all__ = ["Observation", "Reads", "covers", "is_exact", "observed", "packages_of", "state_digest", "state_of"]

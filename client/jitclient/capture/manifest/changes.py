@@ -18,22 +18,22 @@ _PLAIN = (bool, bytes, complex, float, int, str)
 _ALL = "*"
 
 
-class _OtherError(Exception):
+class _NotOnlyCountersError(Exception):
     """A difference between two descriptions in more than counters and caches."""
 
 
-def grown(before: Tree, after: Tree) -> list[Place] | None:
+def changed_counters(before: Tree, after: Tree) -> list[Place] | None:
     """Return the places of counters and caches that differ: changed integers, and containers with additional entries.
 
     Return None if anything else differs.
     """
     try:
-        return list(_grown(before, after, ()))
-    except _OtherError:
+        return list(_changed_counters(before, after, ()))
+    except _NotOnlyCountersError:
         return None
 
 
-def _grown(before: Tree, after: Tree, place: Place) -> Iterator[Place]:
+def _changed_counters(before: Tree, after: Tree, place: Place) -> Iterator[Place]:
     if issubclass(type(before), int) and issubclass(type(after), int):
         yield from () if before == after else (place,)
     elif before is None and type(after) is tuple:
@@ -43,10 +43,10 @@ def _grown(before: Tree, after: Tree, place: Place) -> Iterator[Place]:
         _require(bytes_of(before) == bytes_of(after))
     else:
         _require(before[0] == after[0])
-        yield from _parts_grown(before, after, place)
+        yield from _changed_parts(before, after, place)
 
 
-def _parts_grown(before: tuple[Any, ...], after: tuple[Any, ...], place: Place) -> Iterator[Place]:
+def _changed_parts(before: tuple[Any, ...], after: tuple[Any, ...], place: Place) -> Iterator[Place]:
     kind, *held = before
     # The number of an object that is described elsewhere: `without` removes all of these.
     if kind == "again":
@@ -67,7 +67,7 @@ def _parts_grown(before: tuple[Any, ...], after: tuple[Any, ...], place: Place) 
         else:
             _require(len(before) == len(after) or (kind == "list" and len(before) < len(after)))
             pairs = [((n,), one, other) for n, (one, other) in enumerate(zip(held, after[1:], strict=False), 1)]
-        parts = [found for where, one, other in pairs for found in _grown(one, other, (*place, *where))]
+        parts = [found for where, one, other in pairs for found in _changed_counters(one, other, (*place, *where))]
         # A new attribute of an object does not affect its other attributes.
         has_more = kind != FIELDS and len(after) > len(before)
         yield from [place, *parts] if has_more else parts
@@ -75,7 +75,7 @@ def _parts_grown(before: tuple[Any, ...], after: tuple[Any, ...], place: Place) 
 
 def _require(holds: bool) -> None:
     if not holds:
-        raise _OtherError
+        raise _NotOnlyCountersError
 
 
 def _is_count(tree: Tree) -> bool:
@@ -83,7 +83,7 @@ def _is_count(tree: Tree) -> bool:
     return tuple(tree[:2]) == ("advancing", "count")
 
 
-def without(tree: Tree, places: Iterable[Place]) -> Tree:
+def remove_places(tree: Tree, places: Iterable[Place]) -> Tree:
     """Return a description without the parts at some places, and without the numbers of repeated objects."""
     places = list(places)
     if () in places:
@@ -94,8 +94,11 @@ def without(tree: Tree, places: Iterable[Place]) -> Tree:
     below = [[place[1:] for place in places if place[0] == n] for n in range(1, len(tree))]
     if kind in _ROWS:
         values = [[place[1:] for place in row] for row in below]
-        return (kind, *((without(k, ()), without(v, there)) for (k, v), there in zip(held, values, strict=True)))
-    return (kind, *map(without, held, below))
+        return (
+            kind,
+            *((remove_places(k, ()), remove_places(v, there)) for (k, v), there in zip(held, values, strict=True)),
+        )
+    return (kind, *map(remove_places, held, below))
 
 
 def _settings(tree: Tree, changed: set[int]) -> Iterator[bytes]:

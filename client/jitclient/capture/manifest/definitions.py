@@ -130,7 +130,7 @@ def _described(cls: type, held: Mapping[str, Any], module: str) -> tuple[str, ..
             for name, value in held.items()
             if type(value) in code
             or is_class_data(name, value)
-            or _is_put_there(value, top)
+            or _is_foreign_code(value, top)
             or (issubclass(type(value), type) and name_of(value).startswith(inner))
         )
         if len(_described_of) >= _MAX_CLASSES:
@@ -147,14 +147,14 @@ def is_class_data(name: str, value: Any) -> bool:
     return is_data(value) and not is_computed(value)
 
 
-def _is_put_there(value: Any, top: str) -> bool:
+def _is_foreign_code(value: Any, top: str) -> bool:
     """Return whether an attribute of a package's class is code of another package or of the user.
 
     Return True, too, for wrappers whose function may be replaced in place.
     """
     if type(value) is FunctionType:
         return str(value.__module__).partition(".")[0] != top
-    return type(value) in _REWRITABLE or any(_is_put_there(function, top) for function in functions_in(value))
+    return type(value) in _REWRITABLE or any(_is_foreign_code(function, top) for function in functions_in(value))
 
 
 def is_data(value: Any) -> bool:

@@ -23,7 +23,7 @@ def collects_garbage() -> bool:
 
 
 @contextlib.contextmanager
-def noting_garbage() -> Iterator[None]:
+def recording_garbage() -> Iterator[None]:
     """Record which threads collect garbage during the `with` block, callbacks of `gc` included."""
 
     def begins(phase: str, info: dict[str, int]) -> None:
@@ -74,14 +74,14 @@ class _TraceFunction:
     def __init__(self) -> None:
         self._listeners: list[Started] = []
         # The keys are ids. The values keep the code alive, so that no other code can get the same id.
-        self._heard: dict[int, CodeType] = {}
+        self._reported: dict[int, CodeType] = {}
         self._is_profile = False
 
     def add(self, started: Started) -> str:
         if not self._listeners and not self._install():
             return "a debugger and a profiler are active"
         # The new listener has received no code yet, so report all code again.
-        self._heard = {}
+        self._reported = {}
         self._listeners.append(started)
         return ""
 
@@ -89,23 +89,23 @@ class _TraceFunction:
         self._is_profile = sys.gettrace() is not None
         if self._is_profile and sys.getprofile() is not None:
             return False
-        (sys.setprofile if self._is_profile else sys.settrace)(self._hear)
+        (sys.setprofile if self._is_profile else sys.settrace)(self._on_start)
         return True
 
     def remove(self, started: Started) -> str:
         self._listeners.remove(started)
         installed = sys.getprofile() if self._is_profile else sys.gettrace()
-        if installed != self._hear:
+        if installed != self._on_start:
             return "a debugger or a profiler was started or stopped during the trace"
         if not self._listeners:
             (sys.setprofile if self._is_profile else sys.settrace)(None)
-            self._heard = {}
+            self._reported = {}
         return ""
 
-    def _hear(self, frame: FrameType, event: str, argument: object) -> None:
+    def _on_start(self, frame: FrameType, event: str, argument: object) -> None:
         code = frame.f_code
-        if id(code) not in self._heard and event == "call" and not collects_garbage():
-            self._heard[id(code)] = code
+        if id(code) not in self._reported and event == "call" and not collects_garbage():
+            self._reported[id(code)] = code
             for listener in self._listeners:
                 listener(code, frame.f_globals)
 
@@ -120,7 +120,7 @@ class _Monitoring:
         self._lock = threading.Lock()
         self._listeners: dict[int, list[Started]] = {}
         self._tool: int | None = None
-        self._answer: Any = None
+        self._return_value: Any = None
 
     def add(self, started: Started) -> str:
         monitoring = _monitoring()
@@ -128,12 +128,12 @@ class _Monitoring:
             if self._tool is None:
                 self._tool = next((each for each in self._IDS if monitoring.get_tool(each) is None), None)
                 if self._tool is None:
-                    return "other tools have taken all of sys.monitoring"
+                    return "other tools use all free tool ids of sys.monitoring"
                 monitoring.use_tool_id(self._tool, "jitclient")
-                monitoring.register_callback(self._tool, monitoring.events.PY_START, self._hear)
+                monitoring.register_callback(self._tool, monitoring.events.PY_START, self._on_start)
                 monitoring.set_events(self._tool, monitoring.events.PY_START)
             self._listeners.setdefault(threading.get_ident(), []).append(started)
-            self._choose_answer()
+            self._choose_return_value()
             # The new listener has received no code yet, so report all code again.
             monitoring.restart_events()
         return ""
@@ -144,7 +144,7 @@ class _Monitoring:
             self._listeners[thread].remove(started)
             if not self._listeners[thread]:
                 del self._listeners[thread]
-            self._choose_answer()
+            self._choose_return_value()
             if not self._listeners:
                 monitoring.set_events(self._tool, 0)
                 monitoring.register_callback(self._tool, monitoring.events.PY_START, None)
@@ -152,14 +152,14 @@ class _Monitoring:
                 self._tool = None
         return ""
 
-    def _choose_answer(self) -> None:
+    def _choose_return_value(self) -> None:
         """Choose whether each code object is reported only once: not if several threads listen.
 
         An event that is disabled for a code object is disabled for all threads.
         """
-        self._answer = _monitoring().DISABLE if len(self._listeners) == 1 else None
+        self._return_value = _monitoring().DISABLE if len(self._listeners) == 1 else None
 
-    def _hear(self, code: CodeType, offset: int) -> Any:
+    def _on_start(self, code: CodeType, offset: int) -> Any:
         listeners = self._listeners.get(threading.get_ident())
         # Keep the event enabled in these cases, because the listeners have not received this code.
         if listeners is None or collects_garbage():
@@ -168,7 +168,7 @@ class _Monitoring:
         for listener in listeners:
             listener(code, names)
         # Read this last, so that no thread can start to listen between the read and its effect.
-        return self._answer
+        return self._return_value
 
 
 def _monitoring() -> Any:

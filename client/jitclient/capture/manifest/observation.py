@@ -8,11 +8,11 @@ from types import CodeType
 from typing import Any
 
 from jitclient.capture.manifest import hooks
-from jitclient.capture.manifest.changes import grown, written
+from jitclient.capture.manifest.changes import changed_counters, written
 from jitclient.capture.manifest.definitions import Tree, bytes_of
 from jitclient.capture.manifest.hooks import Started, hook_of_thread
-from jitclient.capture.manifest.places import ABSENT, CACHE, COUNTED, IMPORTED, resolve
-from jitclient.capture.manifest.reads import ambient_of, counts, functions_below, names_read
+from jitclient.capture.manifest.places import ABSENT, CACHE, CHANGED_PLACES, IMPORTED, resolve
+from jitclient.capture.manifest.reads import ambient_of, functions_below, is_observed, names_read
 from jitclient.capture.manifest.state import digest_under
 from jitclient.capture.manifest.trees import ABSENT_DIGEST, TOO_LARGE, First, Memo, tree_of
 from jitclient.capture.user_code.bytecode import refs_of
@@ -26,7 +26,7 @@ class Reads:
     """The names of the data, sorted: "module:path.of.attributes"."""
     state: tuple[bytes, ...] = ()
     """The digest of the data under each name, from before the trace changed it."""
-    drawn: str = ""
+    nonrepeatable: str = ""
     """The name of data because of which the function must be traced in each process.
 
     Either the trace changed the data and later traces depend on it, such as a random number generator, or the data is
@@ -34,7 +34,7 @@ class Reads:
     """
     ambient: str = ""
     """The external input, such as a clock or a file, that code may have read; the daemon's trace shows if it did."""
-    unseen: str = ""
+    unobserved_reason: str = ""
     """The reason why the trace could not be observed, or ""."""
 
 
@@ -42,7 +42,7 @@ class Observation:
     """The data that the code run so far reads, with its values from when that code first started to run."""
 
     def __init__(self) -> None:
-        self.unseen = ""
+        self.unobserved_reason = ""
         self._ambient = ""
         self._loaded = frozenset(sys.modules)  # before the trace
         # The ids of all started code; the code lives as long as the traced function, so the ids stay unique.
@@ -55,11 +55,11 @@ class Observation:
         """Record the data that `code`, which starts to run with the globals `names`, will read."""
         self._started.add(id(code))
         try:
-            if not self.unseen and id(code) not in self._code and counts(code, names):
+            if not self.unobserved_reason and id(code) not in self._code and is_observed(code, names):
                 self._code[id(code)] = code, names
                 self._note(code, names)
         except Exception as error:
-            self.unseen = f"it could not be observed: {type(error).__name__}: {error}"
+            self.unobserved_reason = f"the trace could not be observed: {type(error).__name__}: {error}"
 
     def _note(self, code: CodeType, names: dict[str, Any]) -> None:
         memo: Memo = {}
@@ -70,16 +70,17 @@ class Observation:
 
     def has_run(self, code: CodeType) -> bool:
         """Return whether code ran; True if that is unknown."""
-        return bool(self.unseen) or id(code) in self._started
+        return bool(self.unobserved_reason) or id(code) in self._started
 
     def reads(self) -> Reads:
         """Return the data that the trace read, once the trace has finished."""
         try:
-            return Reads(unseen=self.unseen) if self.unseen else self._compared()
+            return Reads(unobserved_reason=self.unobserved_reason) if self.unobserved_reason else self._compared()
         except Exception as error:
-            return Reads(unseen=f"what it read could not be described: {type(error).__name__}: {error}")
+            reason = f"the data that the trace read could not be described: {type(error).__name__}: {error}"
+            return Reads(unobserved_reason=reason)
 
-    def _note_the_rest(self) -> None:
+    def _record_deferred(self) -> None:
         """Record reads that show only when the trace has finished: of imported modules, and of code that did not run.
 
         JAX stores inner traces, for example by the function that is the body of a loop. A function that is referred to
@@ -95,30 +96,30 @@ class Observation:
                     self._note(function.__code__, function.__globals__)
 
     def _compared(self) -> Reads:
-        self._note_the_rest()
+        self._record_deferred()
         state: dict[str, bytes] = {}
-        drawn, memo = "", Memo()
+        nonrepeatable, memo = "", Memo()
         for name, before in sorted(self._before.items()):
             now = resolve(name)
             after = ABSENT if now is ABSENT else tree_of(now, memo)
             # The trace made this data on first use.
             if before is ABSENT and after is not ABSENT:
                 is_empty = digest_under(name, after) == ABSENT_DIGEST
-                state[name if is_empty else name + COUNTED] = ABSENT_DIGEST
+                state[name if is_empty else name + CHANGED_PLACES] = ABSENT_DIGEST
             elif before is ABSENT:
                 continue
             # A comparison with other processes is impossible.
             elif before == TOO_LARGE:
-                drawn = drawn or name
+                nonrepeatable = nonrepeatable or name
             elif name.endswith(CACHE) or bytes_of(before) == bytes_of(after):
                 state[name] = digest_under(name, before)
-            elif (changing := grown(before, after)) is not None:
-                counted = name + COUNTED + written(changing)
+            elif (changing := changed_counters(before, after)) is not None:
+                counted = name + CHANGED_PLACES + written(changing)
                 state[counted] = digest_under(counted, before)
             else:
-                drawn = drawn or name
-        told = {self._named(name): value for name, value in state.items()}
-        return Reads(tuple(sorted(told)), tuple(told[name] for name in sorted(told)), drawn, self._ambient)
+                nonrepeatable = nonrepeatable or name
+        by_name = dict(sorted((self._named(name), value) for name, value in state.items()))
+        return Reads(tuple(by_name), tuple(by_name.values()), nonrepeatable, self._ambient)
 
     def _named(self, name: str) -> str:
         return name if name.partition(":")[0] in self._loaded else IMPORTED + name
@@ -128,16 +129,16 @@ class Observation:
 def observed() -> Iterator[Observation]:
     """Observe the code that runs on this thread in the `with` block.
 
-    Errors of the observation are not raised but recorded in `Observation.unseen`, and do not disturb that code.
+    Errors of the observation are recorded in `Observation.unobserved_reason`, and do not disturb that code.
     """
     observation, hook = Observation(), hook_of_thread()
-    observation.unseen = refused = _tried(hook.add, observation)
+    observation.unobserved_reason = refused = _tried(hook.add, observation)
     try:
-        with hooks.noting_garbage():
+        with hooks.recording_garbage():
             yield observation
     finally:
         if not refused:
-            observation.unseen = _tried(hook.remove, observation) or observation.unseen
+            observation.unobserved_reason = _tried(hook.remove, observation) or observation.unobserved_reason
 
 
 def _tried(change: Callable[[Started], str], observation: Observation) -> str:

@@ -11,7 +11,7 @@ from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, Modu
 from typing import Any
 
 from jitclient.capture.codec.plain import is_plain
-from jitclient.capture.user_code.installed import OURS, is_user_module, package_of
+from jitclient.capture.user_code.installed import OWN_PACKAGES, is_user_module, package_of
 
 ABSENT: Any = object()
 """Stands for the value of a name that leads to no value."""
@@ -27,7 +27,7 @@ CACHE = "__cache__"
 MODULES = "__modules__"
 """The last part of a name that means the modules among the globals of a module."""
 
-COUNTED = "~"
+CHANGED_PLACES = "~"
 """Separates a name from the places of the counters and caches in its value, which a trace changes."""
 
 IMPORTED = "+"
@@ -49,7 +49,7 @@ def is_package(module: object) -> bool:
     if not isinstance(module, str):
         return False
     top = module.partition(".")[0]
-    if top in _NEEDED_BY_US or top in OURS or is_foundation(top):
+    if top in _NEEDED_BY_US or top in OWN_PACKAGES or is_foundation(top):
         return False
     # A namespace package may have modules of both kinds.
     return package_of(top) is not None and not is_user_module(module)
@@ -84,7 +84,7 @@ def resolve(name: str) -> Any:
 
 def plain_name(name: str) -> str:
     """Return a name without the parts that describe its value or its import."""
-    return name.partition(COUNTED)[0].removeprefix(IMPORTED)
+    return name.partition(CHANGED_PLACES)[0].removeprefix(IMPORTED)
 
 
 @functools.lru_cache(maxsize=10_000)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from jitclient.capture.ambient.inputs import MARKS, OF_NO_CONSEQUENCE, ambient_name
+from jitclient.capture.ambient.inputs import HARMLESS, RANDOM_FRAME_MODULES, ambient_name
 from jitclient.capture.codec.plain import is_plain
 from jitclient.capture.manifest.definitions import is_class_data, is_data
 from jitclient.capture.manifest.places import (
@@ -41,7 +41,7 @@ _KEPT_TRACES = frozenset({"PjitFunction", "_lru_cache_wrapper", "custom_jvp", "c
 _MAX_SUBCLASSES = 200
 
 
-def counts(code: CodeType, names: Names) -> bool:
+def is_observed(code: CodeType, names: Names) -> bool:
     """Return whether code may read the state of packages for a trace: code of packages and users, but not imports."""
     module = names.get("__name__")
     return _is_observed(module) and code.co_name != "<module>" if isinstance(module, str) else False
@@ -76,7 +76,7 @@ def names_read(code: CodeType, names: Names, within: frozenset[int] = frozenset(
 
 def ambient_of(code: CodeType, names: Names) -> str:
     """Return the name of an input from outside of the interpreter that `code` refers to, or ""."""
-    if names.get("__name__") in MARKS:
+    if names.get("__name__") in RANDOM_FRAME_MODULES:
         return ""
     for name, chains in own_refs_of(code).globals.items():
         for chain in chains:
@@ -85,7 +85,7 @@ def ambient_of(code: CodeType, names: Names) -> str:
                 # Only for values of these types does `ambient_name` run no code of a package.
                 is_known = value is not ABSENT and is_foundation(module_of(type(value)))
                 found = ambient_name(value) if is_known else None
-                if found is not None and found not in OF_NO_CONSEQUENCE:
+                if found is not None and found not in HARMLESS:
                     return found
                 value = ABSENT if value is ABSENT or part is None else attribute(value, part)
     return ""
@@ -231,8 +231,8 @@ def _modules_imported(code: CodeType, names: Names) -> Iterator[ModuleType]:
     if not _MODULE_READERS.isdisjoint(refs_of(code).words):
         consts = {const for each in nested(code) for const in each.co_consts if type(const) is str}
         own = {names["__name__"]} if "__name__" in refs_of(code).words else set()
-        told = {const.partition(":")[0] for const in consts} | own
-        yield from (sys.modules[name] for name in sorted(told) if name in sys.modules and is_package(name))
+        named = {const.partition(":")[0] for const in consts} | own
+        yield from (sys.modules[name] for name in sorted(named) if name in sys.modules and is_package(name))
     for name, level, wanted in refs_of(code).imports:
         full = f"{'.' * level}{name}"
         try:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Any
 
-from jitclient.capture.manifest.changes import places_in, without
+from jitclient.capture.manifest.changes import places_in, remove_places
 from jitclient.capture.manifest.definitions import Tree
-from jitclient.capture.manifest.places import ABSENT, CACHE, COUNTED, is_of_thread, plain_name, resolve
+from jitclient.capture.manifest.places import ABSENT, CACHE, CHANGED_PLACES, is_of_thread, plain_name, resolve
 from jitclient.capture.manifest.trees import ABSENT_DIGEST, OPAQUE, Memo, digest_of_tree, tree_of
 from jitclient.core.digests import digest
 
@@ -32,23 +32,23 @@ def _digest_at(name: str, trees: dict[int, tuple[Any, Tree]], memo: Memo) -> byt
 
 def digest_under(name: str, tree: Tree) -> bytes:
     """Return the digest of the description of the value under a name."""
-    _, is_counted, changing = name.partition(COUNTED)
+    _, is_counted, changing = name.partition(CHANGED_PLACES)
     if is_counted:
-        tree = without(tree, places_in(changing))
+        tree = remove_places(tree, places_in(changing))
     # Thread-local data that is empty equals absent data: a thread makes it on first use.
     if type(tree) is tuple and len(tree) == 1 and is_of_thread(name):
         return ABSENT_DIGEST
     return digest_of_tree(tree)
 
 
-def together(names: Iterable[str], state: Iterable[bytes]) -> bytes:
+def state_digest(names: Iterable[str], state: Iterable[bytes]) -> bytes:
     """Return one digest of several names and the digests of their data."""
     return digest(b"".join(f"{name}={value.hex()};".encode() for name, value in zip(names, state, strict=True)))
 
 
 def is_exact(name: str, *digests: bytes) -> bool:
     """Return whether digests under a name cover all of its data: no cache, no counter, and no opaque value."""
-    return not (name.endswith(CACHE) or COUNTED in name) and OPAQUE not in digests
+    return not (name.endswith(CACHE) or CHANGED_PLACES in name) and OPAQUE not in digests
 
 
 def packages_of(names: Iterable[str]) -> set[str]:
@@ -56,7 +56,7 @@ def packages_of(names: Iterable[str]) -> set[str]:
     return {plain_name(name).partition(":")[0].partition(".")[0] for name in names}
 
 
-def has(names: Iterable[str], module: str, path: str) -> bool:
+def covers(names: Iterable[str], module: str, path: str) -> bool:
     """Return whether one of the names leads to a path of attributes in a module, or to an object that it goes through.
 
     Args:

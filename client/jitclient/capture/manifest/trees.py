@@ -34,7 +34,7 @@ from jitclient.capture.manifest.places import (
     name_of,
     slots_of,
 )
-from jitclient.capture.user_code.installed import OURS
+from jitclient.capture.user_code.installed import OWN_PACKAGES
 from jitclient.capture.user_code.names import MISSING
 from jitclient.core.digests import digest
 
@@ -124,7 +124,7 @@ class _Walk:
         self._n_references = 0
         self._n_parts = 0
         # Keeps numbered objects alive, so that no other object can get the same id.
-        self._kept: list[Any] = []
+        self._keep_alive: list[Any] = []
         self._depth = 0
         self._modules: dict[int, str] | None = None  # names by id
 
@@ -144,7 +144,7 @@ class _Walk:
                 if id(value) in self._numbers:
                     return ("again", self._numbers[id(value)])
                 self._numbers[id(value)] = len(self._numbers)
-            self._kept.append(value)
+            self._keep_alive.append(value)
             return self._node(value, kind)
         finally:
             self._depth -= 1
@@ -166,7 +166,7 @@ class _Walk:
             self._memo[id(value)] = value, tree, self._n_parts - n_parts
         else:
             self._numbers[id(value)] = len(self._numbers)
-            self._kept.append(value)
+            self._keep_alive.append(value)
         return tree
 
     def _node(self, value: Any, kind: type) -> Tree:
@@ -185,7 +185,7 @@ class _Walk:
         if module_of(kind) == "flax.ids":
             return ("fresh", name_of(kind))
         # The programs that a jitted function knows are not state on which a trace could depend.
-        if top in OURS:
+        if top in OWN_PACKAGES:
             return self._wrapper(value)
         if top in FOUNDATIONS:
             return self._of_foundation(value)

@@ -33,19 +33,19 @@ _Pairs = tuple[tuple[str, Any], ...]
 def _check(value: Any, *kinds: type) -> Any:
     """Return the value if its type is exactly one of these; otherwise raise CaptureError."""
     if type(value) not in kinds:
-        raise CaptureError(f"a {type(value).__qualname__} is where a {kinds[0].__qualname__} belongs")
+        raise CaptureError(f"a {type(value).__qualname__} was sent in place of a {kinds[0].__qualname__}")
     return value
 
 
 def _check_class(value: Any) -> type:
     if not issubclass(type(value), type):
-        raise CaptureError(f"a {type(value).__qualname__} is where a class belongs")
+        raise CaptureError(f"a {type(value).__qualname__} was sent in place of a class")
     return value  # type: ignore[no-any-return]
 
 
 def _check_dtype(kind: Any) -> np.dtype[Any]:
     if not issubclass(type(kind), np.dtype):
-        raise CaptureError(f"a {type(kind).__qualname__} is where a dtype belongs")
+        raise CaptureError(f"a {type(kind).__qualname__} was sent in place of a dtype")
     return kind  # type: ignore[no-any-return]
 
 
@@ -72,11 +72,11 @@ def _check_hashable(value: Any) -> None:
         for part in value:
             _check_hashable(part)
     elif (
-        type(value) not in values.AS_THEY_ARE
+        type(value) not in values.SELF_WRITTEN
         and not isinstance(value, enum.Enum)
         and type(value).__hash__ not in _HASHES
     ):
-        raise CaptureError(f"a {type(value).__qualname__} is a key, and its hash is its class's own")
+        raise CaptureError(f"a {type(value).__qualname__} cannot be a key, because its class defines __hash__")
 
 
 _HASHES: tuple[Any, ...] = (
@@ -99,7 +99,7 @@ def _module(name: str) -> types.ModuleType:
 
 def _member(cls: Any, name: str) -> Any:
     if not issubclass(_check_class(cls), enum.Enum):
-        raise CaptureError(f"{cls.__qualname__} is no enum")
+        raise CaptureError(f"{cls.__qualname__} is not an enum")
     return cls.__members__[_check(name, str)]
 
 
@@ -108,7 +108,7 @@ def _abstract_sharding(axes: tuple[tuple[str, int, str], ...], spec: tuple[Any, 
     from jax import sharding
 
     if not is_plain((axes, spec, memory)):
-        raise CaptureError("a sharding of what is not plain")
+        raise CaptureError("a sharding with arguments that are not plain values")
     names, sizes, kinds = zip(*axes, strict=True) if axes else ((), (), ())
     mesh = sharding.AbstractMesh(sizes, names, axis_types=tuple(sharding.AxisType[kind] for kind in kinds))
     return sharding.NamedSharding(mesh, sharding.PartitionSpec(*spec), memory_kind=memory)
@@ -122,7 +122,7 @@ def _path_entry(kind: str, value: Any) -> Any:
     from jax import tree_util
 
     if kind not in PATH_ENTRIES or not is_plain(value):
-        raise CaptureError(f"{kind} of {value!r:.80} is no part of a path in a tree")
+        raise CaptureError(f"{kind} of {value!r:.80} is not part of a path in a tree")
     return getattr(tree_util, kind)(value)
 
 
@@ -174,16 +174,16 @@ def _instance(cls: type) -> Any:
     """
     top = _check_class(cls).__module__.partition(".")[0]
     if layout_of(cls) is not object or hasattr(cls, "__del__"):
-        raise CaptureError(f"{cls.__qualname__} cannot be made of its attributes")
+        raise CaptureError(f"{cls.__qualname__} cannot be rebuilt from its attributes")
     if not is_user_class(cls) and top in sys.stdlib_module_names:
-        raise CaptureError(f"{top}.{cls.__qualname__} is of Python's own library")
+        raise CaptureError(f"{top}.{cls.__qualname__} belongs to Python's standard library")
     return object.__new__(cls)
 
 
 def _tuple_of(cls: type, items: tuple[Any, ...]) -> Any:
     """Make a named tuple, or an instance of another subclass of tuple."""
     if layout_of(_check_class(cls)) is not tuple:
-        raise CaptureError(f"{cls.__qualname__} is no kind of tuple")
+        raise CaptureError(f"{cls.__qualname__} is not a subclass of tuple")
     return tuple.__new__(cls, _check(items, tuple))
 
 
@@ -191,7 +191,7 @@ def _array(
     kind: np.dtype[Any], shape: tuple[int, ...], data: bytes, is_writeable: bool, strides: tuple[int, ...]
 ) -> Any:
     if not is_plain((shape, data, is_writeable, strides)):
-        raise CaptureError("an array of what is not plain")
+        raise CaptureError("an array with arguments that are not plain values")
     return make_values.numpy_array(_check_dtype(kind), shape, data, is_writeable, strides)
 
 
@@ -245,7 +245,7 @@ def _finish(func: FunctionType, defaults: Any, keywords: _Pairs | None, attribut
 def _restore(obj: Any, attributes: _Pairs, slots: _Pairs) -> None:
     """Set the attributes and slots of an object made by `instance`."""
     if layout_of(type(obj)) is not object or isinstance(obj, type):
-        raise CaptureError(f"{type(obj).__qualname__} cannot be made of its attributes")
+        raise CaptureError(f"{type(obj).__qualname__} cannot be rebuilt from its attributes")
     if attributes:
         object.__getattribute__(obj, "__dict__").update(_pairs(attributes, str))
     for name, value in _pairs(slots, str).items():

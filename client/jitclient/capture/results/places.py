@@ -30,7 +30,9 @@ def place_of(func: FunctionType) -> tuple[str, int, int, str]:
         for part, code in enumerate(_codes_of(module)):
             if code == func.__code__:
                 return module, 0, part, code.co_qualname
-    raise CaptureError(f"{func.__qualname__} was made while the function was traced, of code that has no place")
+    raise CaptureError(
+        f"{func.__qualname__} was made during the trace, from code outside the capture and installed modules"
+    )
 
 
 def code_at(module: str, part: int, qualname: str) -> Placed:

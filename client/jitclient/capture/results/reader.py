@@ -14,11 +14,11 @@ from jitclient.capture.codec.plain import Reduced, Reference
 from jitclient.capture.dump import Capture
 from jitclient.capture.results import making, places
 from jitclient.capture.results.places import Placed
-from jitclient.capture.steps.format import COMPLETES
+from jitclient.capture.steps.format import COMPLETION_PREFIX
 from jitclient.errors import CaptureError, ProtocolError
 
 
-class Remade:
+class RebuiltObjects:
     """Capture, together with the objects that a trace of it made, both by number.
 
     Raises:
@@ -39,28 +39,30 @@ class Remade:
             if made:
                 steps, roots = values.read(made)
                 for step in steps:
-                    self._take(step)
+                    self._run_step(step)
                 self._made = self._value(roots)
         except CaptureError:
             raise
         except Exception as error:
             # The bytes may be malformed in any way.
-            raise CaptureError(f"what the trace made cannot be made here: {type(error).__name__}: {error}") from error
+            raise CaptureError(
+                f"an object made by the trace cannot be rebuilt in this process: {type(error).__name__}: {error}"
+            ) from error
 
     def object_at(self, index: int) -> Any:
         """Return the object with this number (negative: made by the trace); raise IndexError if there is none."""
         return self._made[-1 - index] if index < 0 else self._capture.object_at(index)
 
-    def _take(self, step: Reduced) -> None:
+    def _run_step(self, step: Reduced) -> None:
         name, args = step.maker, step.args
-        if name.startswith(COMPLETES):
+        if name.startswith(COMPLETION_PREFIX):
             number, *rest = args
             if type(number) is not int or number < 0:
-                raise ProtocolError("a daemon's bytes complete what they did not make")
-            making.COMPLETERS[name.removeprefix(COMPLETES)](self._objects[number], *map(self._value, rest))
+                raise ProtocolError("malformed results: they complete an object that they did not make")
+            making.COMPLETERS[name.removeprefix(COMPLETION_PREFIX)](self._objects[number], *map(self._value, rest))
             return
         if name == "function" and not all(map(_is_cell, args[2])):
-            raise ProtocolError("a daemon's bytes make a function of cells that are another's")
+            raise ProtocolError("malformed results: they make a function with cells that they did not make")
         self._objects.append(making.MAKERS[name](*map(self._value, args)))
 
     def _value(self, data: values.Data) -> Any:
@@ -71,9 +73,9 @@ class Remade:
             return tuple([self._value(part) for part in data])
         if kind is Reduced:
             return self._finders[data.maker](*map(self._value, data.args))
-        if kind in values.AS_THEY_ARE:
+        if kind in values.SELF_WRITTEN:
             return data
-        raise ProtocolError(f"no value is written so: {data!r:.80}")
+        raise ProtocolError(f"malformed value: {data!r:.80}")
 
     def _named(self, module: str, name: str) -> Any:
         return values.resolve(module, name)
@@ -118,7 +120,7 @@ Other packages that the program has loaded may make callbacks of the functions t
 """
 
 
-class CalledBack(Remade):
+class CallbackFunctions(RebuiltObjects):
     """Functions of a program's callback slots, by number.
 
     A daemon chooses the arguments of these functions, so it must not choose the functions.
@@ -144,7 +146,7 @@ class CalledBack(Remade):
             package = module.partition(".")[0]
             is_known = package not in _NO_HOMES or module in _HOMES_IN_JAX
             if not is_known or "<locals>" not in qualname:
-                raise CaptureError(f"a callback has code of {module}, where no callbacks are made")
+                raise CaptureError(f"a callback has code of {module}, which makes no callbacks")
         return super()._place(module, owner, part, qualname)
 
 

@@ -21,20 +21,20 @@ from jitclient.capture.codec import values
 from jitclient.capture.codec.plain import Reduced, Reference
 from jitclient.capture.describe.arrays import content_of_array, jit_options, name_of_dtype
 from jitclient.capture.describe.attributes import attributes_of, layout_of, slots_of
-from jitclient.capture.describe.jitted import own_attributes
+from jitclient.capture.describe.jitted import program_attributes
 from jitclient.capture.load import Loaded
 from jitclient.capture.results import places
 from jitclient.capture.results.making import PATH_ENTRIES
-from jitclient.capture.steps.format import COMPLETES
+from jitclient.capture.steps.format import COMPLETION_PREFIX
 from jitclient.capture.user_code.installed import is_user_module
 from jitclient.capture.user_code.names import MISSING, constant_home, content_of, home_of
 from jitclient.errors import CaptureError
 
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 """Maximum size of this metadata; larger data should be a result."""
 
 
-class Made:
+class TraceObjects:
     """Objects that a trace made and that both sides do not share; messages name them by negative numbers."""
 
     def __init__(self, holder: Loaded) -> None:
@@ -55,10 +55,10 @@ class Made:
         return Reference(-1 - number)
 
     def to_bytes(self) -> bytes:
-        """Return all values as bytes for `reader.Remade`; empty if there are none.
+        """Return all values as bytes for `reader.RebuiltObjects`; empty if there are none.
 
         Raises:
-            CaptureError: a value cannot be made again without its code or its trace, or the bytes exceed `MOST_BYTES`.
+            CaptureError: a value cannot be made again without its code or its trace, or the bytes exceed `MAX_BYTES`.
         """
         if not self._values:
             return b""
@@ -66,15 +66,15 @@ class Made:
             roots = tuple(map(self.value, self._values))
             found = values.to_bytes((tuple(self._steps), roots))
         except (TypeError, RecursionError) as error:
-            raise CaptureError(f"what the trace made cannot be sent: {error}") from error
-        if len(found) > MOST_BYTES:
-            raise CaptureError(f"the static part of its results takes {len(found)} bytes")
+            raise CaptureError(f"an object made by the trace cannot be sent: {error}") from error
+        if len(found) > MAX_BYTES:
+            raise CaptureError(f"the static data in the results has {len(found):,} bytes (maximum: {MAX_BYTES:,})")
         return found
 
     def value(self, obj: Any) -> values.Data:
         """Return the written form of an object, after adding the steps that make it."""
         kind = type(obj)
-        if kind in values.AS_THEY_ARE or kind is Reduced:
+        if kind in values.SELF_WRITTEN or kind is Reduced:
             return obj
         if kind is tuple:
             return tuple([self.value(part) for part in obj])
@@ -96,7 +96,7 @@ class Made:
 
     def completes(self, number: values.Data, name: str, *args: Any) -> None:
         """Add a step that completes an object."""
-        self._steps.append(self.finds(COMPLETES + name, int(number), *args))
+        self._steps.append(self.finds(COMPLETION_PREFIX + name, int(number), *args))
 
     def finds(self, name: str, *args: Any) -> Reduced:
         """Return the written form of a value without an identity, or of one that exists already."""
@@ -112,7 +112,7 @@ class Made:
         if number is not None:
             return Reduced("held", (number,))
         if _is_opaque(obj):
-            raise CaptureError("its results hold a jaxpr, which only its trace has")
+            raise CaptureError("the results contain a jaxpr, which cannot be sent")
         describe = _DESCRIBERS.get(type(obj))
         if describe is not None:
             return describe(self, obj)
@@ -120,11 +120,11 @@ class Made:
         if home is not None:
             return Reduced("named", home)
         if isinstance(obj, type):
-            raise CaptureError(f"class {obj.__qualname__} was made while the function was traced")
+            raise CaptureError(f"class {obj.__qualname__} was made during the trace")
         return _other(self, obj)
 
 
-def _function(writer: Made, func: FunctionType) -> values.Data:
+def _function(writer: TraceObjects, func: FunctionType) -> values.Data:
     home = home_of(func)
     if home is not None:
         return Reduced("named", home)
@@ -136,12 +136,12 @@ def _function(writer: Made, func: FunctionType) -> values.Data:
             # Other cells belong to the client.
             writer.completes(made, "set_cell", cell.cell_contents)
     keywords = func.__kwdefaults__
-    attributes = tuple(_own_attributes(func).items())
+    attributes = tuple(_program_attributes(func).items())
     writer.completes(number, "finish", func.__defaults__, keywords and tuple(keywords.items()), attributes)
     return number
 
 
-def _container(writer: Made, held: Any) -> values.Data:
+def _container(writer: TraceObjects, held: Any) -> values.Data:
     number = writer.makes(held, "empty", type(held).__name__)
     writer.completes(number, _FILLED_BY[type(held)], tuple(held.items() if type(held) is dict else held))
     return number
@@ -155,82 +155,82 @@ def _is_opaque(obj: Any) -> bool:
     return type(obj).__name__ in ("Jaxpr", "ClosedJaxpr") and type(obj).__module__.startswith(("jax.", "jaxlib."))
 
 
-def _own_attributes(func: FunctionType) -> dict[str, Any]:
+def _program_attributes(func: FunctionType) -> dict[str, Any]:
     """Return a function's attributes without those that `functools.wraps` copied."""
     brought = getattr(getattr(func, "__wrapped__", None), "__dict__", {})
     return {name: v for name, v in vars(func).items() if name == "__wrapped__" or brought.get(name, func) is not v}
 
 
-def _module(writer: Made, module: ModuleType) -> values.Data:
+def _module(writer: TraceObjects, module: ModuleType) -> values.Data:
     if is_user_module(module.__name__):
-        raise CaptureError(f"module {module.__name__} is part of its results")
+        raise CaptureError(f"module {module.__name__} is part of the results")
     return Reduced("module", (module.__name__,))
 
 
-def _array(writer: Made, array: np.ndarray[Any, Any]) -> values.Data:
-    if array.dtype.hasobject or array.nbytes > MOST_BYTES:
-        raise CaptureError("an array is part of the static data of its results")
+def _array(writer: TraceObjects, array: np.ndarray[Any, Any]) -> values.Data:
+    if array.dtype.hasobject or array.nbytes > MAX_BYTES:
+        raise CaptureError("an array is part of the static data of the results")
     return writer.makes(array, "array", array.dtype, array.shape, *content_of_array(array))
 
 
-def _dtype(writer: Made, dtype: np.dtype[Any]) -> values.Data:
+def _dtype(writer: TraceObjects, dtype: np.dtype[Any]) -> values.Data:
     name = name_of_dtype(dtype)
     if name is None:
         raise CaptureError(f"{dtype} has no name")
     return Reduced("dtype", (name,))
 
 
-def _array_of_jax(writer: Made, array: Any) -> values.Data:
+def _array_of_jax(writer: TraceObjects, array: Any) -> values.Data:
     import jax
 
     if isinstance(array, jax.core.Tracer) or jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
-        raise CaptureError("a value of the trace is part of the static data of its results")
+        raise CaptureError("a value of the trace is part of the static data of the results")
     return writer.makes(array, "jax_array", np.asarray(array), bool(array.weak_type))
 
 
-def _sharding(writer: Made, sharding: Any) -> values.Data:
+def _sharding(writer: TraceObjects, sharding: Any) -> values.Data:
     mesh, spec = sharding.mesh, sharding.spec
     if type(mesh).__name__ != "AbstractMesh":
         return _instance(writer, sharding)
     if spec.unreduced or spec.reduced:
-        raise CaptureError(f"{sharding} is part of its results")
+        raise CaptureError(f"{sharding} is part of the results")
     axes = zip(mesh.axis_names, mesh.axis_sizes, [kind.name for kind in mesh.axis_types], strict=True)
     return Reduced("abstract_sharding", (tuple(axes), tuple(spec), sharding.memory_kind))
 
 
-def _path_entry(writer: Made, entry: Any) -> values.Data:
+def _path_entry(writer: TraceObjects, entry: Any) -> values.Data:
     kind = type(entry).__name__
     return writer.finds("path_entry", kind, getattr(entry, PATH_ENTRIES[kind]))
 
 
-def _partial(writer: Made, kind: str, partial: Any) -> values.Data:
+def _partial(writer: TraceObjects, kind: str, partial: Any) -> values.Data:
     return writer.makes(partial, "partial", kind, partial.func, partial.args, tuple(partial.keywords.items()))
 
 
-def _treedef(writer: Made, tree: Any) -> values.Data:
+def _treedef(writer: TraceObjects, tree: Any) -> values.Data:
     data = tree.node_data()
     return writer.makes(tree, "treedef", data is None and tree.num_leaves == 1, data, tuple(tree.children()))
 
 
-def _jitted(writer: Made, jitted: Any) -> values.Data:
-    if own_attributes(jitted, jitted._fun):
-        raise CaptureError("a jitted function with attributes of its own is part of its results")
+def _jitted(writer: TraceObjects, jitted: Any) -> values.Data:
+    if program_attributes(jitted, jitted._fun):
+        raise CaptureError("a jitted function with attributes of its own is part of the results")
     return writer.makes(jitted, "jit", jitted._fun, tuple(jit_options(jitted._jit_info).items()))
 
 
-def _instance(writer: Made, obj: Any) -> values.Data:
+def _instance(writer: TraceObjects, obj: Any) -> values.Data:
     cls = type(obj)
     layout = layout_of(cls)
     if layout is tuple and not slots_of(obj) and not attributes_of(obj):
         return writer.makes(obj, "tuple_of", cls, tuple(tuple.__iter__(obj)))
     if layout is not object:
-        raise CaptureError(f"{cls.__module__}.{cls.__qualname__} is part of its results: {obj!r:.80}")
+        raise CaptureError(f"{cls.__module__}.{cls.__qualname__} is part of the results: {obj!r:.80}")
     number = writer.makes(obj, "instance", cls)
     writer.completes(number, "restore", tuple(attributes_of(obj).items()), tuple(slots_of(obj).items()))
     return number
 
 
-_Describer = Callable[[Made, Any], values.Data]
+_Describer = Callable[[TraceObjects, Any], values.Data]
 
 _DESCRIBERS: dict[type, _Describer] = {
     FunctionType: _function,
@@ -258,7 +258,7 @@ _OF_JAX: dict[str, _Describer] = {
 """Type name of an object of JAX -> function that describes it."""
 
 
-def _other(writer: Made, obj: Any) -> values.Data:
+def _other(writer: TraceObjects, obj: Any) -> values.Data:
     kind, jax = type(obj), sys.modules.get("jax")
     if isinstance(obj, enum.Enum):
         return writer.finds("member", kind, obj.name)

@@ -13,7 +13,7 @@ from typing import Any
 from jitclient.capture.ambient.traps import Flags, ModuleView, Trap, arm, guarded, viewed
 from jitclient.capture.codec.unpickler import Unpickler
 from jitclient.capture.steps import make_classes, make_values
-from jitclient.capture.steps.format import COMPLETES, head_of, read
+from jitclient.capture.steps.format import COMPLETION_PREFIX, head_of, read
 from jitclient.capture.steps.sandbox import Sandbox, Source
 from jitclient.capture.steps.sharing import Plan
 from jitclient.capture.user_code.code import build_code
@@ -34,8 +34,8 @@ class Builder(Unpickler):
         self._numbers: dict[int, int] = {}  # number of each namespace, by its id
         self._ran_user_code = False
         # User code may undo these completions, so they run again at the end if user code ran.
-        self._again: list[Callable[[], Any]] = []
-        self._at_end: list[Callable[[], None]] = []  # runs when all objects are made
+        self._rerun: list[Callable[[], Any]] = []
+        self._final_steps: list[Callable[[], None]] = []  # runs when all objects are made
         self._callables: dict[str, Callable[..., Any]] = {}
 
     def run(self) -> tuple[Any, list[Any]]:
@@ -49,10 +49,10 @@ class Builder(Unpickler):
             self._callables = {
                 **VALUES,
                 **{op: partial(self._make, op, maker) for op, maker in self._makers().items()},
-                **{COMPLETES + op: partial(self._fill, filler) for op, filler in self._fillers().items()},
+                **{COMPLETION_PREFIX + op: partial(self._fill, filler) for op, filler in self._fillers().items()},
             }
             self.load()
-            for finish in [*(self._again if self._ran_user_code else ()), *self._at_end]:
+            for finish in [*(self._rerun if self._ran_user_code else ()), *self._final_steps]:
                 finish()
             fn, extras = self.load()
         finally:
@@ -89,7 +89,7 @@ class Builder(Unpickler):
 
         Each is called with the object and the step's arguments.
         """
-        containers = dict.fromkeys(("add", "extend", "update"), self._hold)
+        containers = dict.fromkeys(("add", "extend", "update"), self._fill_repeatedly)
         return {**make_values.FILLERS, **make_classes.FILLERS, **containers}
 
     def _make(self, op: str, maker: Callable[..., Any], needs: list[int], *args: Any) -> Any:
@@ -109,13 +109,13 @@ class Builder(Unpickler):
         if number not in self.plan.shared:
             filler(self.objects[number], *args)
 
-    def _hold(self, target: Any, items: Any) -> None:
+    def _fill_repeatedly(self, target: Any, items: Any) -> None:
         def fill() -> None:
             target.clear()
             (target.extend if type(target) is list else target.update)(items)
 
         fill()
-        self._again.append(fill)
+        self._rerun.append(fill)
 
     def _function(
         self, code: Any, home: str | ModuleType, name: str, closure: list[Any], rebinds: bool
@@ -148,7 +148,7 @@ class Builder(Unpickler):
                 value = guarded(value)
             bind = partial(vars(module).__setitem__, name, value)
             bind()
-            self._again.append(bind)
+            self._rerun.append(bind)
 
     def _patch(self, home: ModuleType, name: str, dotted: list[str], put: Any) -> None:
         for module, value in self._views(home, put):
@@ -174,17 +174,17 @@ class Builder(Unpickler):
             yield module(self._numbers[id(home)]), value if number is None else module(number)
 
     def _trap(self, is_ambient: bool, message: str) -> Trap:
-        return self._armed_at_end(Trap(is_ambient, message, is_armed=False))
+        return self._arm_later(Trap(is_ambient, message, is_armed=False))
 
     def _flags(self, message: str, flags: Any) -> Trap:
-        return self._armed_at_end(Flags(message, dict(flags), is_armed=False))
+        return self._arm_later(Flags(message, dict(flags), is_armed=False))
 
     def _of_client(self, is_callable: bool) -> Any:
-        trap = self._trap(False, "it uses what was only to be handed over to a callback")
+        trap = self._trap(False, "the trace uses an object that only a callback was expected to use")
         return (lambda *args, **kwargs: trap._fail()) if is_callable else trap
 
-    def _armed_at_end(self, trap: Trap) -> Trap:
-        self._at_end.append(partial(arm, trap))
+    def _arm_later(self, trap: Trap) -> Trap:
+        self._final_steps.append(partial(arm, trap))
         return trap
 
 

@@ -18,17 +18,19 @@ from jitclient.errors import CaptureError
 FORMAT = 10
 """Part of the context of every key; increase it whenever the bytes of the same function change."""
 
-COMPLETES = "+"
+COMPLETION_PREFIX = "+"
 """Prefix in the name of a step that completes an object made before."""
 
-NAMEABLE = frozenset({"class", "function", "new", "bare", "call", "cached", "jit", "partial", "treedef", "of_client"})
+INDEXED_OPS = frozenset(
+    {"class", "function", "new", "bare", "call", "cached", "jit", "partial", "treedef", "of_client"}
+)
 """Steps whose objects get an index that both sides know, after the extras."""
 
-SHARED = NAMEABLE | {"list", "dict", "set", "bytearray", "cell", "trap"}
-SHARED |= {"array", "object_array", "jax_array", "prng_key"}
+IDENTITY_OPS = INDEXED_OPS | {"list", "dict", "set", "bytearray", "cell", "trap"}
+IDENTITY_OPS |= {"array", "object_array", "jax_array", "prng_key"}
 """Steps whose objects keep their identity wherever a result holds them."""
 
-LOCATED = ("function", "source")
+LOCATED_OPS = ("function", "source")
 """Steps for functions and module bodies, whose locations are sent beside the program, in its order."""
 
 
@@ -100,7 +102,7 @@ def read(payload: bytes, locations: bytes = b"") -> Reading:
     root, extras = reader.load()
     codes, modules = map(iter, from_bytes(locations) if locations else ((), ()))
     for item in reader.items:
-        if item.op in LOCATED:
+        if item.op in LOCATED_OPS:
             item.places = next(codes, ())
         elif item.op == "namespace":
             item.module = next(modules, ("", None))[0] or ""
@@ -115,8 +117,8 @@ class _Reader(Unpickler):
     def maker(self, name: str) -> Any:
         if name in VALUES:
             return super().maker(name)
-        if name.startswith(COMPLETES):
-            op = name.removeprefix(COMPLETES)
+        if name.startswith(COMPLETION_PREFIX):
+            op = name.removeprefix(COMPLETION_PREFIX)
             return lambda number, *args: self.items[number].fills.append([op, *map(_as_pairs, args)])
         return lambda needs, *args: self._made(Item(name, list(map(Reference, needs)), list(args)))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from jitclient.capture.steps import captured
-from jitclient.capture.steps.sharing import is_captured_class, note_class
+from jitclient.capture.steps.sharing import is_captured_class, record_class
 from jitclient.capture.user_code.ownership import is_user_class
 from jitclient.capture.user_code.registry import register
 
@@ -28,7 +28,7 @@ def make_class(mode: str, meta: Any, name: str, bases: Any, namespace: Any, keyw
             type.__delattr__(cls, attribute)
     else:
         cls = _make_as_stated(meta, name, parents, names, dict(keywords))
-    note_class(cls)
+    record_class(cls)
     return cls
 
 
@@ -42,7 +42,7 @@ def _make_exactly(meta: Any, name: str, bases: tuple[type, ...], names: dict[str
 
     Attributes whose type has `__set_name__` are set afterwards, because Python then does not call `__set_name__`.
     """
-    later = {k: v for k, v in names.items() if _is_told_its_name(v)}
+    later = {k: v for k, v in names.items() if _has_set_name(v)}
     maker: Any = next(m for m in meta.__mro__ if m in (abc.ABCMeta, type))
     with _silent_subclassing(bases):
         now = {k: v for k, v in names.items() if k not in later}
@@ -52,7 +52,7 @@ def _make_exactly(meta: Any, name: str, bases: tuple[type, ...], names: dict[str
     return cls
 
 
-def _is_told_its_name(value: Any) -> bool:
+def _has_set_name(value: Any) -> bool:
     kind = type(value)
     return hasattr(kind, "__set_name__") and is_user_class(kind)
 

@@ -14,7 +14,7 @@ from jitclient.capture.describe.jitted import rebuild_jit
 from jitclient.capture.user_code.registry import register_late
 from jitclient.errors import Incompatible
 
-_MOST_SPANNED = 16 << 20  # maximum memory span of an array with gaps, in bytes
+_MAX_SPANNED_BYTES = 16 << 20  # maximum memory span of an array with gaps, in bytes
 
 
 def _state(target: Any, attributes: Any, slots: Any) -> None:
@@ -74,7 +74,7 @@ def _laid_out(array: Any, strides: Sequence[int]) -> Any:
         return array.copy("C")
     ends = [(size - 1) * stride for size, stride in zip(array.shape, strides, strict=True)]
     span = sum(map(abs, ends)) + array.itemsize
-    if span > max(_MOST_SPANNED, 2 * array.nbytes) or array.dtype.hasobject:
+    if span > max(_MAX_SPANNED_BYTES, 2 * array.nbytes) or array.dtype.hasobject:
         axes = sorted(range(array.ndim), key=lambda axis: -abs(strides[axis]))
         return array.transpose(axes).copy("C").transpose(np.argsort(axes))
     made: Any = np.ndarray(array.shape, array.dtype, bytearray(span), -sum(min(end, 0) for end in ends), strides)

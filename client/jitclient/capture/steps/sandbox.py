@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from types import CodeType, ModuleType
 from typing import Any
 
-from jitclient.capture.ambient.inputs import message_of, note_read, reads
+from jitclient.capture.ambient.audit import frames
+from jitclient.capture.ambient.inputs import message_of, reads, record_read
 from jitclient.capture.ambient.traps import Trap, guarded
-from jitclient.capture.ambient.world import frames
 from jitclient.capture.steps import captured
 from jitclient.capture.user_code.installed import is_user_module
 from jitclient.errors import AmbientInput
@@ -143,7 +143,7 @@ class Source:
             names.pop(name, None)
 
 
-_TELL_APART = frozenset({"__hash__", "__eq__", "__ne__"})
+_COMPARISON_METHODS = frozenset({"__hash__", "__eq__", "__ne__"})
 
 
 def _hash(obj: object, /) -> int:
@@ -170,7 +170,7 @@ def _has_seeded_hash(obj: object) -> bool:
 
 def _read(name: str) -> None:
     """Raise if a trace is noting reads, unless a method that compares objects is on the stack."""
-    if reads.noted is None or any(frame.f_code.co_name in _TELL_APART for frame in frames()):
+    if reads.noted is None or any(frame.f_code.co_name in _COMPARISON_METHODS for frame in frames()):
         return
-    note_read(message_of(name))
+    record_read(message_of(name))
     raise AmbientInput(message_of(name))

@@ -27,7 +27,7 @@ loading = threading.RLock()
 """Lock held while a program runs, so that shared objects do not change meanwhile."""
 
 _living: "weakref.WeakValueDictionary[bytes, Group]" = weakref.WeakValueDictionary()
-_kept: dict[bytes, "Group"] = {}  # groups with a class registered in JAX
+_groups_to_keep: dict[bytes, "Group"] = {}  # groups with a class registered in JAX
 _classes: "weakref.WeakSet[type]" = weakref.WeakSet()
 
 _MUTABLE = frozenset(
@@ -51,7 +51,7 @@ def class_count() -> int:
     return len(_classes)
 
 
-def note_class(cls: type) -> None:
+def record_class(cls: type) -> None:
     """Count a class that a capture made."""
     _classes.add(cls)
 
@@ -69,7 +69,7 @@ class Group:
         self.numbers = numbers
         self.made: list[Any] = []
         self._modules: dict[int, ModuleType] = {}
-        self._was: list[tuple[type | FunctionType, dict[str, Any]]] = []
+        self._published_state: list[tuple[type | FunctionType, dict[str, Any]]] = []
 
     def module(self, number: int, new: Callable[[], ModuleType]) -> ModuleType:
         """Return the group's own version of a namespace."""
@@ -79,16 +79,16 @@ class Group:
         """Make the group available to later loads."""
         self.made = [objects[number] for number in self.numbers]
         self._modules = {}
-        self._was = [(obj, _state(obj)) for obj in self.made if _can_be_set_on(obj)]
+        self._published_state = [(obj, _state(obj)) for obj in self.made if _can_be_set_on(obj)]
         _living[self.key] = self
-        if any(isinstance(obj, type) and is_registered(obj) for obj, _ in self._was):
-            _kept[self.key] = self
+        if any(isinstance(obj, type) and is_registered(obj) for obj, _ in self._published_state):
+            _groups_to_keep[self.key] = self
         else:
-            _kept.pop(self.key, None)
+            _groups_to_keep.pop(self.key, None)
 
     def is_intact(self) -> bool:
         """Return whether all attributes of the group's classes and functions are unchanged since it was made."""
-        return all(_is_as_it_was(_state(obj), was) for obj, was in self._was)
+        return all(_is_unchanged(_state(obj), was) for obj, was in self._published_state)
 
 
 def _can_be_set_on(obj: Any) -> bool:
@@ -101,7 +101,7 @@ def _state(obj: Any) -> dict[str, Any]:
     return dict(vars(obj))
 
 
-def _is_as_it_was(now: Any, was: dict[str, Any]) -> bool:
+def _is_unchanged(now: Any, was: dict[str, Any]) -> bool:
     """Return whether all attributes are unchanged; new reserved names count as unchanged, because Python adds them."""
     if any(not _is_dunder(name) for name in now.keys() - was.keys()):
         return False

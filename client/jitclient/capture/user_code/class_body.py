@@ -109,7 +109,7 @@ def _enum_body(cls: type[enum.Enum]) -> Body:
         return Body({**own, **values}, {})
     if getattr(cls, "_member_type_", object) is not object:
         if any("__new_member__" in _hooks_of(base) for base in cls.__mro__):
-            raise CaptureError(f"{cls.__qualname__}: an enum of another type with its own __new__")
+            raise CaptureError(f"{cls.__qualname__}: an enum with a data type and its own __new__ cannot be captured")
         return Body({**own, **values}, {})
     imposed = {name: own.pop(name) for name in _ENUM_HOOKS if name in own}
     members = {

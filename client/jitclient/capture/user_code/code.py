@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from jitclient.capture.codec.pickler import to_bytes
 from jitclient.capture.codec.plain import is_plain
-from jitclient.capture.user_code.libraries import lasting
+from jitclient.capture.user_code.libraries import stable_code
 from jitclient.errors import CaptureError
 
 _NOWHERE = "<captured>"
@@ -40,7 +40,7 @@ class Canonical(NamedTuple):
     @property
     def locations(self) -> tuple[Location, ...]:
         """Locations of the code object and its nested ones, in the order of `codes`."""
-        return tuple(_location(lasting(code)) for code in self.codes)
+        return tuple(_location(stable_code(code)) for code in self.codes)
 
 
 class Kept(NamedTuple):
@@ -72,7 +72,7 @@ def canonical_code(code: CodeType, kept: Kept = _NOTHING) -> Canonical:
 
 def _body(code: CodeType, kept: Kept, codes: list[CodeType]) -> list[Any]:
     codes.append(code)
-    code = lasting(code)
+    code = stable_code(code)
     new_name = {} if kept.locals else _renamed_locals(code)
     bytecode, consts = _numbered_constants(code, kept.docs)
 
@@ -83,7 +83,9 @@ def _body(code: CodeType, kept: Kept, codes: list[CodeType]) -> list[Any]:
         if isinstance(value, CodeType):
             return [_body(value, kept, codes)]
         if not is_plain(value) and type(value) is not slice:
-            raise CaptureError(f"{code.co_qualname} has a constant that no source has: a {type(value).__qualname__}")
+            raise CaptureError(
+                f"{code.co_qualname} has a constant of type {type(value).__qualname__}, which the compiler never makes"
+            )
         return value
 
     return [

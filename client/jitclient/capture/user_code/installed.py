@@ -14,10 +14,10 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-OURS = frozenset({"jitclient", "jitserver"})
+OWN_PACKAGES = frozenset({"jitclient", "jitserver"})
 """Packages that count as installed wherever they are: the handshake has checked that the daemon's version is equal."""
 
-_FOLDER_NAMES = ("site-packages", "dist-packages")
+_DIRECTORY_NAMES = ("site-packages", "dist-packages")
 
 
 def _roots() -> tuple[str, ...]:
@@ -34,7 +34,7 @@ def is_user_module(name: object) -> bool:
     """Return whether a module is user code: outside the standard library and all package directories."""
     if not isinstance(name, str) or name in ("", "__main__", "__mp_main__"):
         return True
-    if name.partition(".")[0] in OURS:
+    if name.partition(".")[0] in OWN_PACKAGES:
         return False
     where = _place_of(name)
     if where is None and "." in name:
@@ -48,8 +48,8 @@ def is_user_module(name: object) -> bool:
 def package_of(name: str) -> str | None:
     """Return the top-level import name of an installed package outside the standard library, or None."""
     top = name.partition(".")[0]
-    where = None if top in OURS or is_user_module(top) else _place_of(top)
-    if where is None or (top in sys.stdlib_module_names and not _in_package_folder(where)):
+    where = None if top in OWN_PACKAGES or is_user_module(top) else _place_of(top)
+    if where is None or (top in sys.stdlib_module_names and not _in_package_directory(where)):
         return None
     return top
 
@@ -77,8 +77,8 @@ def find_source(name: str) -> ModuleSpec | None:
 
 def _of_namespace_package(name: str, path: list[str]) -> ModuleSpec | None:
     spec = ModuleSpec(name, None, is_package=True)
-    folders = [os.path.join(folder, name.rpartition(".")[2]) for folder in path]
-    spec.submodule_search_locations = [folder for folder in folders if os.path.isdir(folder)]
+    directories = [os.path.join(directory, name.rpartition(".")[2]) for directory in path]
+    spec.submodule_search_locations = [directory for directory in directories if os.path.isdir(directory)]
     return spec
 
 
@@ -103,23 +103,23 @@ def _place_of(name: str) -> str | None:
 def is_installed_path(path: str) -> bool:
     """Return whether a file belongs to Python or to an installed package."""
     real = _real_path(path)
-    return real.startswith(_ROOTS) or _in_package_folder(real) or _beside_metadata(real)
+    return real.startswith(_ROOTS) or _in_package_directory(real) or _beside_metadata(real)
 
 
 def _real_path(path: str) -> str:
     """Return `os.path.realpath(path)`, faster for many files in few directories, as modules are."""
-    folder, name = os.path.split(path)
+    directory, name = os.path.split(path)
     if not os.path.isabs(path) or name in ("", os.curdir, os.pardir):
         return os.path.realpath(path)
-    real = os.path.join(_real_folder(folder), name)
+    real = os.path.join(_real_directory(directory), name)
     return os.path.realpath(real) if os.path.islink(real) else real
 
 
-_real_folder = functools.cache(os.path.realpath)
+_real_directory = functools.cache(os.path.realpath)
 
 
-def _in_package_folder(path: str) -> bool:
-    return any(f"{os.sep}{name}{os.sep}" in path for name in _FOLDER_NAMES)
+def _in_package_directory(path: str) -> bool:
+    return any(f"{os.sep}{name}{os.sep}" in path for name in _DIRECTORY_NAMES)
 
 
 def _beside_metadata(path: str) -> bool:
@@ -129,8 +129,8 @@ def _beside_metadata(path: str) -> bool:
 
 
 @functools.cache
-def _holds_metadata(folder: str) -> bool:
-    return any(not _is_editable(found) for found in Path(folder).glob("*.dist-info"))
+def _holds_metadata(directory: str) -> bool:
+    return any(not _is_editable(found) for found in Path(directory).glob("*.dist-info"))
 
 
 def _is_editable(metadata: Path) -> bool:

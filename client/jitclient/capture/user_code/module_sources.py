@@ -57,19 +57,19 @@ def _imported_by(name: str) -> set[str]:
     return found
 
 
-_MOST_LOOKED_INTO = 64
+_MAX_SEARCHED = 64
 
 
 def is_surely_imported(wanted: str, by: str) -> bool:
     """Return whether importing the user module `by` surely imports `wanted`.
 
-    The search reads at most `_MOST_LOOKED_INTO` sources.
+    The search reads at most `_MAX_SEARCHED` sources.
     """
     found = [by]
     for number, name in enumerate(found):  # grows while it is read
         if name == wanted:
             return True
-        if number < _MOST_LOOKED_INTO:
+        if number < _MAX_SEARCHED:
             above = name.rpartition(".")[0]
             found += [each for each in (above, *sorted(_imported_by(name))) if each and each not in found]
     return False

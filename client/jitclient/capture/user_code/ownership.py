@@ -27,7 +27,7 @@ def is_user_class(cls: type) -> bool:
     return is_user_module(cls.__dict__.get("__module__")) or home_of(cls) is None
 
 
-def refuse_patched(cls: type) -> None:
+def raise_if_holds_user_code(cls: type) -> None:
     """Check that an installed class holds no user functions, since the daemon's class has none of them.
 
     Raises:
@@ -38,7 +38,7 @@ def refuse_patched(cls: type) -> None:
     for name, value in vars(cls).items():
         if any(map(is_of_user_module, functions_in(value))):
             where = f"{cls.__module__}.{cls.__qualname__}.{name}"
-            raise CaptureError(f"user code was put on an installed class: {where}")
+            raise CaptureError(f"user code replaced an attribute of an installed class: {where}")
 
 
 _TRANSFORMED = frozenset({"PjitFunction", "custom_jvp", "custom_vjp", "_lru_cache_wrapper"})

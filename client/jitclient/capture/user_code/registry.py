@@ -31,12 +31,12 @@ def registration_of(cls: type) -> Registration | None:
     entry = _registry().get(cls)
     if entry is None:
         if is_registered(cls):
-            raise CaptureError(f"this JAX does not tell how {cls.__qualname__} is registered with it")
+            raise CaptureError(f"this version of JAX does not show how {cls.__qualname__} is registered as a pytree")
         return None
     return _kind_of(cls, entry.to_iter, entry.from_iter)
 
 
-def refuse_registered(cls: type) -> None:
+def raise_if_registered(cls: type) -> None:
     """Check that the program did not register an installed class as a pytree; other processes lack the registration.
 
     Raises:
@@ -73,7 +73,7 @@ def _kind_of(cls: type, flatten: Any, unflatten: Any) -> Registration:
     if isinstance(flatten, operator.methodcaller):
         return ("class_with_keys" if hasattr(cls, "tree_flatten_with_keys") else "class"), ()
     if getattr(flatten, "__module__", "") == "jax._src.tree_util":
-        raise CaptureError(f"this JAX does not tell how {cls.__qualname__} is registered with it")
+        raise CaptureError(f"this version of JAX does not show how {cls.__qualname__} is registered as a pytree")
     return "node", (flatten, unflatten)
 
 

@@ -4,7 +4,7 @@ Two processes that trace one function may emit its equations, the operands of it
 loops in different orders, because a library iterates over a set. The digest of a variable describes how its value is
 computed from the inputs, so it does not depend on the position of the equation.
 
-- `terms.py`: how digests are combined, and the error for values that cannot be compared
+- `combining.py`: how digests are combined, and the error for values that cannot be compared
 - `equations.py`: equations and the jaxprs inside them; `loops.py`: loops
 - `sums.py`: sums by their terms, if the caller asks for this
 - `values.py`: everything else in an equation, such as its params; `arrays.py`: arrays; `placements.py`: devices;

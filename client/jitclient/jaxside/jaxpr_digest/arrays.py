@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jitclient.core.digests import array_digest
-from jitclient.jaxside.jaxpr_digest.terms import NotComparableError, combine
+from jitclient.jaxside.jaxpr_digest.combining import NotComparableError, combine
 
 _BUILT_IN_KEYS = ("threefry2x32", "rbg", "unsafe_rbg")
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jitclient.jaxside.jaxpr_digest import loops
+from jitclient.jaxside.jaxpr_digest.combining import NotComparableError, combine, in_any_order
 from jitclient.jaxside.jaxpr_digest.sums import Sums
-from jitclient.jaxside.jaxpr_digest.terms import NotComparableError, combine, in_any_order
 from jitclient.jaxside.jaxpr_digest.values import Values
 
-_MOST_EQUATIONS = 200_000
+_MAX_VISITS = 200_000
 """Maximum number of visits to equations: those in nested loops and in jaxprs with many uses are visited repeatedly."""
 
 _IMPURE = frozenset({"rng_uniform"})
@@ -51,7 +51,7 @@ class Place:
 
 
 @dataclasses.dataclass(frozen=True)
-class Done:
+class EquationDigest:
     """The digests of an equation and of its results, and the token after it."""
 
     digest: bytes
@@ -115,27 +115,31 @@ class Equations:
             return combine(b"literal", self.values.aval(atom.aval), self.values.digest(atom.val))
         return known[atom]
 
-    def _equation(self, equation: Any, operands: list[bytes], place: Place) -> Done:
+    def _equation(self, equation: Any, operands: list[bytes], place: Place) -> EquationDigest:
         self._n_equations += 1
-        if self._n_equations > _MOST_EQUATIONS or equation.primitive.name in _IMPURE:
+        if self._n_equations > _MAX_VISITS or equation.primitive.name in _IMPURE:
             raise NotComparableError(equation)
         how = _inner_orders().get(equation.primitive)
         done = None if how is None else how(self, equation, operands, place)
         return self._in_order(equation, operands, place) if done is None else done
 
-    def _in_order(self, equation: Any, operands: list[bytes], place: Place) -> Done:
+    def _in_order(self, equation: Any, operands: list[bytes], place: Place) -> EquationDigest:
         """Return the digests of an equation whose operands have an order, and whose jaxprs are functions."""
         fixed = self.fixed(equation, _NOT_OF_THE_PROGRAM.get(equation.primitive.name, ()))
         avals = combine(b"avals", *[self.values.aval(variable.aval) for variable in equation.outvars])
         digest, token = combine(b"equation", fixed, avals, *operands), place.token
         if self._sums is not None and self._sums.are_made_by(equation):
-            return Done(*self._sums.of(combine(fixed, avals), operands), token)
+            return EquationDigest(*self._sums.of(combine(fixed, avals), operands), token)
         if self._has_effects(equation):
             digest = combine(b"effect", place.token, digest)
             token = combine(b"after", digest)
-        return Done(digest, [combine(b"result", digest, b"%d" % n) for n in range(len(equation.outvars))], token)
+        return EquationDigest(
+            digest, [combine(b"result", digest, b"%d" % n) for n in range(len(equation.outvars))], token
+        )
 
-    def in_rows(self, equation: Any, parts: Sequence[bytes], rows: Sequence[bytes], place: Place, token: bytes) -> Done:
+    def in_rows(
+        self, equation: Any, parts: Sequence[bytes], rows: Sequence[bytes], place: Place, token: bytes
+    ) -> EquationDigest:
         """Return the digests of an equation whose results have no order.
 
         Args:
@@ -149,7 +153,7 @@ class Equations:
         digest = combine(b"in rows", *parts, in_any_order(rows))
         if token != place.token or equation.effects:
             token = combine(b"after", place.token, digest)
-        return Done(digest, [combine(b"result", digest, row) for row in rows], token)
+        return EquationDigest(digest, [combine(b"result", digest, row) for row in rows], token)
 
     def fixed(self, equation: Any, left_out: Sequence[str]) -> bytes:
         """Return the digest of an equation's primitive, context, effects and params without those left out.
@@ -181,7 +185,7 @@ def _has_effects(equation: Any) -> bool:
     return any(_has_effects(inner) for jaxpr in jaxprs_in_params(equation.params) for inner in jaxpr.eqns)
 
 
-def _call(found: Equations, equation: Any, operands: list[bytes], place: Place) -> Done:
+def _call(found: Equations, equation: Any, operands: list[bytes], place: Place) -> EquationDigest:
     """Return the digests of an equation that applies a jaxpr to operands whose order does not count."""
     params = equation.params
     (name,) = [name for name in ("jaxpr", "call_jaxpr") if name in params]
@@ -203,7 +207,7 @@ def _rows(
     return [(digest, *(found.values.digest(values[n]) for values in held)) for n, digest in enumerate(digests)]
 
 
-def _cond(found: Equations, equation: Any, operands: list[bytes], place: Place) -> Done:
+def _cond(found: Equations, equation: Any, operands: list[bytes], place: Place) -> EquationDigest:
     """Return the digests of a `cond`, whose branches have an order, but whose operands do not."""
     index, *rest = operands
     bodies = [found.body(branch, rest, place) for branch in equation.params["branches"]]
@@ -214,16 +218,16 @@ def _cond(found: Equations, equation: Any, operands: list[bytes], place: Place) 
     return found.in_rows(equation, parts, rows, place, token)
 
 
-_How = Callable[[Equations, Any, list[bytes], Place], Done | None]
+_DigestFunction = Callable[[Equations, Any, list[bytes], Place], EquationDigest | None]
 
 
 @functools.cache
-def _inner_orders() -> dict[Any, _How]:
+def _inner_orders() -> dict[Any, _DigestFunction]:
     """Return the digest functions for jax's primitives whose operands have no order of their own."""
     from jax.extend.core import primitives
 
     calls = ("jit_p", "closed_call_p", "call_p", "remat_p", "custom_jvp_call_p", "custom_vjp_call_p")
-    named: dict[str, _How] = {**dict.fromkeys(calls, _call), "cond_p": _cond}
+    named: dict[str, _DigestFunction] = {**dict.fromkeys(calls, _call), "cond_p": _cond}
     named |= {"scan_p": loops.scan, "while_p": loops.while_loop}
     return {getattr(primitives, name): how for name, how in named.items() if hasattr(primitives, name)}
 

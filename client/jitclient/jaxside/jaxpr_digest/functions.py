@@ -10,7 +10,7 @@ from jitclient.capture.user_code.code import canonical_code
 from jitclient.capture.user_code.installed import is_user_module
 from jitclient.capture.user_code.names import home_of
 from jitclient.capture.user_code.ownership import has_private_globals, is_user_function
-from jitclient.jaxside.jaxpr_digest.terms import NotComparableError, combine
+from jitclient.jaxside.jaxpr_digest.combining import NotComparableError, combine
 
 
 def home_digest(obj: Any) -> bytes | None:

@@ -11,13 +11,13 @@ order the carries are and how the colours were found.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jitclient.jaxside.jaxpr_digest.terms import combine, in_any_order
+from jitclient.jaxside.jaxpr_digest.combining import combine, in_any_order
 
 if TYPE_CHECKING:
-    from jitclient.jaxside.jaxpr_digest.equations import Body, Done, Equations, Place
+    from jitclient.jaxside.jaxpr_digest.equations import Body, EquationDigest, Equations, Place
 
 
-def scan(found: "Equations", equation: Any, operands: list[bytes], place: "Place") -> "Done | None":
+def scan(found: "Equations", equation: Any, operands: list[bytes], place: "Place") -> "EquationDigest | None":
     """Return the digests of a `scan` with its carries in any order; None if it has effects."""
     jaxpr, (n_consts, n_carry) = equation.params["jaxpr"], _sizes(equation.params)
     consts, inits, xs = _split(operands, n_consts, n_carry)
@@ -40,7 +40,7 @@ def scan(found: "Equations", equation: Any, operands: list[bytes], place: "Place
     return found.in_rows(equation, parts, rows, place, place.token)
 
 
-def while_loop(found: "Equations", equation: Any, operands: list[bytes], place: "Place") -> "Done | None":
+def while_loop(found: "Equations", equation: Any, operands: list[bytes], place: "Place") -> "EquationDigest | None":
     """Return the digests of a `while` loop with its carries in any order; None if it has effects."""
     params = equation.params
     of_cond, of_body, inits = _split(operands, params["cond_nconsts"], params["body_nconsts"])

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from jitclient.jaxside.jaxpr_digest.combining import combine
 from jitclient.jaxside.jaxpr_digest.equations import Equations
 from jitclient.jaxside.jaxpr_digest.sums import Sums
-from jitclient.jaxside.jaxpr_digest.terms import combine
 
 
 def order_free_digest(

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from jitclient.jaxside.jaxpr_digest.terms import NotComparableError
+from jitclient.jaxside.jaxpr_digest.combining import NotComparableError
 
 _Fields = Callable[[Any], list[Any]]
 

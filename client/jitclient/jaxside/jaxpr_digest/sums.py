@@ -7,7 +7,7 @@ over a set uses another order, and so another rounding, in each process.
 from collections.abc import Sequence
 from typing import Any
 
-from jitclient.jaxside.jaxpr_digest.terms import combine, in_any_order
+from jitclient.jaxside.jaxpr_digest.combining import combine, in_any_order
 
 
 class Sums:

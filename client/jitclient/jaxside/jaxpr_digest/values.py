@@ -12,9 +12,9 @@ from jitclient.capture.user_code.installed import is_user_module
 from jitclient.capture.user_code.names import constant_home
 from jitclient.capture.user_code.ownership import is_made_in_c
 from jitclient.jaxside.jaxpr_digest import arrays
+from jitclient.jaxside.jaxpr_digest.combining import NotComparableError, combine, in_any_order
 from jitclient.jaxside.jaxpr_digest.functions import function_digest, home_digest, primitive_digest
 from jitclient.jaxside.jaxpr_digest.placements import placement_fields, public_slots
-from jitclient.jaxside.jaxpr_digest.terms import NotComparableError, combine, in_any_order
 
 _Digest = Callable[[Any], bytes]
 

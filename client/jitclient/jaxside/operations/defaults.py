@@ -13,7 +13,7 @@ _OURS = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_sec
 """Settings that a run changes itself and that affect nothing here: the platform is compared when one is lowered."""
 
 
-def hold() -> bool:
+def settings_unchanged() -> bool:
     """Return whether settings and rules equal those at the first call in this process or the one that forked it.
 
     Rules may have been added, but only for primitives that had none.

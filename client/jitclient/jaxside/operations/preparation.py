@@ -25,7 +25,7 @@ class Prepared(NamedTuple):
     module: Any
     called: list[tuple[Mapping[str, Any], dict[str, Any]]]
 
-    def is_as_it_was(self) -> bool:
+    def is_unpatched(self) -> bool:
         """Return whether the program has replaced none of the called functions."""
         return all(functions.items() <= namespace.items() for namespace, functions in self.called)
 
@@ -54,7 +54,7 @@ def _prepare(recipe: recipes.Recipe) -> Prepared:
     import jax
 
     own = internals.stages()
-    if not defaults.hold():
+    if not defaults.settings_unchanged():
         raise ValueError("the settings are not those of a new process")
     operation, args, kwargs = recipes.read(recipe)
     found, called = list[Prepared](), list[Any]()
@@ -66,13 +66,13 @@ def _prepare(recipe: recipes.Recipe) -> Prepared:
         return result
 
     try:
-        with _noting_calls(called), own.without_backend(lower):
+        with _recording_calls(called), own.without_backend(lower):
             traced, _ = own.infer(operation._fun, operation._jit_info, args, kwargs)
             operation.trace(*args, **kwargs).lower(lowering_platforms=("cpu",))
     finally:
         jax.clear_caches()
     if traced.consts or traced.params["jaxpr"].jaxpr.is_high:
-        raise ValueError("it holds values")
+        raise ValueError("the operation holds values")
     (one,) = found
     # The result is cached, so forked processes need not search for it.
     recipes.place(operation._fun, operation._jit_info)
@@ -80,7 +80,7 @@ def _prepare(recipe: recipes.Recipe) -> Prepared:
 
 
 @contextlib.contextmanager
-def _noting_calls(called: list[Any]) -> Iterator[None]:
+def _recording_calls(called: list[Any]) -> Iterator[None]:
     """Add the functions that jax's code may have called in the `with` block, with the namespaces that hold them."""
     names, places = set[str](), set[tuple[str, str]]()
 

@@ -7,10 +7,10 @@ from jitclient.jaxside import internals
 from jitclient.jaxside.operations import defaults, recipes
 from jitclient.jaxside.operations.preparation import Prepared, prepared
 
-_MOST_NOTED = 300
-_MOST_BYTES = 4096
+_MAX_RECORDED = 300
+_MAX_BYTES = 4096
 
-noted: dict[recipes.Recipe, None] = {}
+traced_recipes: dict[recipes.Recipe, None] = {}
 """The recipes of operations that this process traced because they were not prepared."""
 
 _asked_for: dict[int, tuple[Any, Prepared]] = {}
@@ -23,18 +23,22 @@ def use() -> None:
     with contextlib.suppress(ImportError, AttributeError):
         own = internals.stages()
         # The first call stores the settings that later calls compare with.
-        defaults.hold()
+        defaults.settings_unchanged()
 
         def infer(fun: Any, options: Any, args: Any, kwargs: Any) -> Any:
-            recipe = recipes.write(fun, options, args, kwargs) if own.is_outside() and defaults.hold() else None
+            recipe = (
+                recipes.write(fun, options, args, kwargs)
+                if own.is_outside() and defaults.settings_unchanged()
+                else None
+            )
             found = None if recipe is None else prepared.get(recipe)
-            if found is not None and found.is_as_it_was():
-                jaxpr, dynamic = own.take(found.traced, options, args, kwargs)
+            if found is not None and found.is_unpatched():
+                jaxpr, dynamic = own.lowering_inputs(found.traced, options, args, kwargs)
                 _asked_for[id(jaxpr)] = jaxpr, found
                 return found.traced, dynamic
             traced = own.infer(fun, options, args, kwargs)
-            if recipe is not None and len(recipe) <= _MOST_BYTES and len(noted) < _MOST_NOTED:
-                noted[recipe] = None
+            if recipe is not None and len(recipe) <= _MAX_BYTES and len(traced_recipes) < _MAX_RECORDED:
+                traced_recipes[recipe] = None
             return traced
 
         def lower(name: str, jaxpr: Any, **how: Any) -> Any:

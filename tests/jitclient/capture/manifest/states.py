@@ -334,6 +334,15 @@ if __name__ == "__main__":
     for each in STATES:
         states = looked_up(each, os.environ["GIVEN"], given[each]) if each in given else []
         result, read = traced(each, os.environ["GIVEN"])
-        own = {"value": result, "names": read.names, "state": [one.hex() for one in read.state], "drawn": read.drawn}
-        found[each] = {**own, "unseen": read.unseen, "states": [[one.hex() for one in state] for state in states]}
+        own = {
+            "value": result,
+            "names": read.names,
+            "state": [one.hex() for one in read.state],
+            "nonrepeatable": read.nonrepeatable,
+        }
+        found[each] = {
+            **own,
+            "unobserved_reason": read.unobserved_reason,
+            "states": [[one.hex() for one in state] for state in states],
+        }
     print(json.dumps(found))

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from jitclient.capture.manifest import Reads, has, observed, state_of, together
-from jitclient.capture.manifest.places import COUNTED
+from jitclient.capture.manifest import Reads, covers, observed, state_digest, state_of
+from jitclient.capture.manifest.places import CHANGED_PLACES
 from jitclient.capture.user_code import installed
 from jitclient.capture.user_code.installed import package_of
 
@@ -52,7 +52,7 @@ def test_reads_are_names_and_the_state_under_them(package: Write) -> None:
     assert reads.state == state_of(reads.names)
     one.GAIN = 4.0
     assert reads.state[0] != state_of(reads.names)[0]
-    assert together(reads.names, reads.state) != together(reads.names, state_of(reads.names))
+    assert state_digest(reads.names, reads.state) != state_digest(reads.names, state_of(reads.names))
 
 
 @pytest.mark.parametrize("by", ["callback", "finalizer"])
@@ -92,7 +92,7 @@ def test_jax_alone_reads_nothing() -> None:
     function()  # imports what it needs, with the help of the finders of this process
     reads = reads_of(function)
     assert [name for name in reads.names if not name.startswith(__name__)] == []
-    assert (reads.drawn, reads.unseen) == ("", "")
+    assert (reads.nonrepeatable, reads.unobserved_reason) == ("", "")
 
 
 def test_a_trace_that_jax_keeps_counts_where_it_is_used_again(package: Write) -> None:
@@ -127,7 +127,7 @@ def test_what_later_traces_depend_on_is_drawn(package: Write, text: str) -> None
     one = package(text)
     if text.startswith("def g"):
         next(one.d)
-    assert reads_of(one.op).drawn == "mf_one:d"
+    assert reads_of(one.op).nonrepeatable == "mf_one:d"
 
 
 LEFT = {
@@ -143,7 +143,7 @@ LEFT = {
 def test_what_a_trace_enters_and_leaves_is_as_it_was(package: Write, text: str) -> None:
     one = package(text)
     reads = reads_of(one.op)
-    assert reads.drawn == ""
+    assert reads.nonrepeatable == ""
     assert reads.state == state_of(reads.names)
 
 
@@ -155,7 +155,7 @@ def test_what_each_thread_makes_when_it_first_needs_it_counts_as_absent(package:
     before = state_of(["mf_one:d.stack"])
     for _ in range(2):
         reads = reads_of(one.op)
-        assert reads.drawn == ""
+        assert reads.nonrepeatable == ""
         assert reads.state[reads.names.index("mf_one:d.stack")] == before[0]
     one.d.stack.append(1)
     assert state_of(["mf_one:d.stack"]) != before
@@ -177,8 +177,8 @@ GREW = {
 def test_counters_and_caches_do_not_count(package: Write, text: str) -> None:
     one = package(text)
     first = reads_of(one.op)
-    assert not first.drawn
-    assert any(name.startswith("mf_one:d") and COUNTED in name for name in first.names)
+    assert not first.nonrepeatable
+    assert any(name.startswith("mf_one:d") and CHANGED_PLACES in name for name in first.names)
     assert reads_of(one.op) == first
 
 
@@ -225,7 +225,7 @@ def test_all_beside_what_a_trace_changes_counts(package: Write, held: str, grows
         begin()
     """)
     reads = reads_of(one.op)
-    assert any(COUNTED in name for name in reads.names)
+    assert any(CHANGED_PLACES in name for name in reads.names)
     one.begin()  # as in the next process, where nothing is traced
     assert reads.state == state_of(reads.names)
     exec(changes, vars(one))
@@ -240,7 +240,7 @@ def test_a_registration_beside_the_cache_of_a_generic_function_counts(package: W
         def call(): return op(1.0)
     """)
     reads = reads_of(one.call)
-    assert any(name.startswith("mf_one:op") and COUNTED in name for name in reads.names)
+    assert any(name.startswith("mf_one:op") and CHANGED_PLACES in name for name in reads.names)
     reads_of(one.call)
     assert reads.state == state_of(reads.names)
     one.op.register(int, lambda x: -x)
@@ -251,7 +251,7 @@ def test_the_state_is_that_of_before(package: Write) -> None:
     one = package("d = None\ndef op():\n    global d\n    d = d or object()")
     before = state_of(["mf_one:d"])
     reads = reads_of(one.op)
-    assert reads.state[reads.names.index("mf_one:d" + COUNTED)] == before[0]
+    assert reads.state[reads.names.index("mf_one:d" + CHANGED_PLACES)] == before[0]
 
 
 def test_an_inner_observation_has_its_own_reads_and_the_outer_has_all(package: Write) -> None:
@@ -337,7 +337,7 @@ def test_under_both_it_says_that_it_saw_nothing(package: Write) -> None:
     one = package("GAIN = 2.0\ndef op(x): return x * GAIN")
     sys.settrace(lambda *event: None)
     with cProfile.Profile():
-        assert reads_of(one.op, 1.0) == Reads(unseen="a debugger and a profiler are active")
+        assert reads_of(one.op, 1.0) == Reads(unobserved_reason="a debugger and a profiler are active")
 
 
 @pytest.mark.usefixtures("no_hooks")
@@ -347,7 +347,7 @@ def test_a_debugger_that_begins_in_a_trace_keeps_its_hook(package: Write) -> Non
     debugger = lambda *event: None
     reads = reads_of(lambda: sys.settrace(debugger))
     assert sys.gettrace() is debugger
-    assert reads.unseen
+    assert reads.unobserved_reason
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="there is no sys.monitoring")
@@ -356,7 +356,7 @@ def test_when_other_tools_have_taken_all_it_says_so(package: Write) -> None:
     for tool in (3, 4):
         monitoring.use_tool_id(tool, "another")
     try:
-        assert reads_of(lambda: None).unseen
+        assert reads_of(lambda: None).unobserved_reason
     finally:
         for tool in (3, 4):
             monitoring.free_tool_id(tool)
@@ -389,7 +389,7 @@ def op(): return held, config, OfMeta
 
 def test_no_code_of_a_package_runs_to_describe_its_data(package: Write) -> None:
     reads = reads_of(package(HOSTILE).op)
-    assert not reads.unseen
+    assert not reads.unobserved_reason
     assert reads.state == state_of(reads.names)
     assert {"mf_one:held", "mf_one:config", "mf_one:OfMeta"} <= set(reads.names)
 
@@ -402,9 +402,9 @@ def test_a_failure_of_ours_is_no_exception(package: Write, monkeypatch: pytest.M
 
     with monkeypatch.context() as patch:
         patch.setattr("jitclient.capture.manifest.observation.names_read", fail)
-        assert reads_of(one.op, 1.0).unseen == "it could not be observed: ValueError: ours"
+        assert reads_of(one.op, 1.0).unobserved_reason == "the trace could not be observed: ValueError: ours"
     monkeypatch.setattr("jitclient.capture.manifest.observation.tree_of", fail)
-    assert "ours" in reads_of(one.op, 1.0).unseen
+    assert "ours" in reads_of(one.op, 1.0).unobserved_reason
 
 
 def test_what_is_not_there_is_absent_and_not_equal_to_anything(package: Write) -> None:
@@ -455,7 +455,7 @@ def test_a_look_up_imports_what_the_trace_imported_and_nothing_else(package: Wri
 
 def test_a_manifest_has_what_is_within_what_it_names() -> None:
     names = ("one:gain", "one.part:Layer~4.1", "one:options.mode")
-    assert has(names, "one", "gain")
-    assert has(names, "one.part", "Layer.apply")
-    assert not has(names, "one", "options")
-    assert not has(names, "one", "Layer.apply")
+    assert covers(names, "one", "gain")
+    assert covers(names, "one.part", "Layer.apply")
+    assert not covers(names, "one", "options")
+    assert not covers(names, "one", "Layer.apply")

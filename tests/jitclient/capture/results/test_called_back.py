@@ -17,8 +17,8 @@ from jitclient.capture.codec.plain import Reduced, Reference
 from jitclient.capture.dump import capture
 from jitclient.capture.load import load
 from jitclient.capture.results import places
-from jitclient.capture.results.reader import CalledBack
-from jitclient.capture.results.writer import Made
+from jitclient.capture.results.reader import CallbackFunctions
+from jitclient.capture.results.writer import TraceObjects
 from jitclient.errors import CaptureError
 from jitclient.jaxside.callbacks import functions_of
 
@@ -33,7 +33,7 @@ CAPTURED = capture(lambda x: jax.pure_callback(own, x, x) + jax.pure_callback(np
 
 
 def called_back(*steps: Reduced, root: Any = FIRST) -> Any:
-    return CalledBack(CAPTURED, values.to_bytes((steps, (root,)))).object_at(-1)
+    return CallbackFunctions(CAPTURED, values.to_bytes((steps, (root,)))).object_at(-1)
 
 
 def named(module: str, name: str) -> Reduced:
@@ -57,7 +57,7 @@ def flat(function: Any) -> tuple[Reduced, ...]:
     return FLAT, Reduced("+restore", (0, (), (("callback_func", function), ("in_tree", None))))
 
 
-USES, HAS_CODE = "uses .*, which the function does not mention", "has code of .*, where no callbacks are made"
+USES, HAS_CODE = "uses .*, which the function does not mention", "has code of .*, which makes no callbacks"
 HOSTILE: dict[str, tuple[str, tuple[Reduced, ...]]] = {
     "os.system": (USES, (partial(named("os", "system"), "exit 1"),)),
     "os.system, as JAX would wrap it": (USES, flat(named("os", "system"))),
@@ -102,10 +102,10 @@ def test_a_daemons_callbacks_are_those_of_the_trace_in_this_process() -> None:
     """As a daemon describes them: `own`, in JAX's wrapping."""
     loaded = load(CAPTURED.payload, ())
     traced = jax.jit(loaded.fn).trace(np.float32(1))
-    made = Made(loaded)
+    made = TraceObjects(loaded)
     for function in functions_of(traced, traced.lower()):
         made.add(function)
-    [result] = CalledBack(CAPTURED, made.to_bytes()).object_at(-1)(np.float32(1))
+    [result] = CallbackFunctions(CAPTURED, made.to_bytes()).object_at(-1)(np.float32(1))
     assert result == np.sin(np.float32(1))
 
 

@@ -13,17 +13,17 @@ from jax import tree_util
 
 from jitclient.capture.dump import capture
 from jitclient.capture.load import load
-from jitclient.capture.results.reader import Remade
-from jitclient.capture.results.writer import MOST_BYTES, Made
+from jitclient.capture.results.reader import RebuiltObjects
+from jitclient.capture.results.writer import MAX_BYTES, TraceObjects
 from jitclient.errors import CaptureError
 
 NOTHING = load(capture(lambda x: x).payload)
 
 
 def again(value: Any) -> Any:
-    made = Made(NOTHING)
+    made = TraceObjects(NOTHING)
     made.add(value)
-    return Remade(capture(lambda x: x), made.to_bytes()).object_at(-1)
+    return RebuiltObjects(capture(lambda x: x), made.to_bytes()).object_at(-1)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,6 @@ def test_arrays_and_references_come_back() -> None:
 
 
 def test_what_is_data_or_the_daemons_own_is_refused() -> None:
-    for value in (np.zeros(MOST_BYTES + 1, np.uint8), "x" * (MOST_BYTES + 1), lambda x: x, type("Own", (), {})):
+    for value in (np.zeros(MAX_BYTES + 1, np.uint8), "x" * (MAX_BYTES + 1), lambda x: x, type("Own", (), {})):
         with pytest.raises(CaptureError):
             again(value)

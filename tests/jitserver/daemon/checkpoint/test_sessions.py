@@ -322,7 +322,7 @@ def test_only_the_array_whose_file_is_missing_is_lost(daemon: Daemon) -> None:
 def test_files_of_another_user_are_refused(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     session, uid = daemon.begin({1: jnp.arange(4)}), os.getuid()
     daemon.leave()
-    monkeypatch.setattr(manifests, "private_folder", lambda path: path)  # which already refuses it
+    monkeypatch.setattr(manifests, "private_directory", lambda path: path)  # which already refuses it
     monkeypatch.setattr(os, "getuid", lambda: uid + 1)
     following = Daemon(daemon.root)
     assert "belongs to another user" in following.sessions.lost[session.token]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jitclient.capture.ambient import world
-from jitclient.capture.ambient.inputs import note_read
+from jitclient.capture.ambient import audit
+from jitclient.capture.ambient.inputs import record_read
 from jitclient.errors import AmbientInput
 from jitserver.programs.traces import ambient
 
@@ -14,7 +14,7 @@ from jitserver.programs.traces import ambient
 def test_a_failure_after_a_read_is_a_read() -> None:
     def reads() -> None:
         with ambient.refused():
-            note_read("the file")
+            record_read("the file")
             raise FileNotFoundError("it lies elsewhere")
 
     with pytest.raises(AmbientInput, match="the file") as caught:
@@ -28,7 +28,7 @@ def test_a_failure_without_a_read_stays_as_it_is() -> None:
 
 
 def test_quoting_a_source_reads_nothing(tmp_path: Path) -> None:
-    world.watch()
+    audit.install_hook()
     source = tmp_path / "own.py"
     source.write_text("x = 1")
     with ambient.refused():

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitclient.jaxside.avals import abstract
-from jitclient.jaxside.own_jit import own_jit
+from jitclient.jaxside.original_jit import original_jit
 from jitclient.wire.messages import Spec
 
 
-def refuse(leaf: Any) -> None:
+def raise_leaked_error(leaf: Any) -> None:
     """Raise JAX's `UnexpectedTracerError` for an argument that is a leaked tracer."""
-    own_jit(lambda leaf: leaf)(leaf)
+    original_jit(lambda leaf: leaf)(leaf)
 
 
-def refuse_used(jitted: Any, n_inputs: int, specs: Sequence[Spec]) -> None:
+def raise_if_used(jitted: Any, n_inputs: int, specs: Sequence[Spec]) -> None:
     """Raise JAX's `UnexpectedTracerError` if a trace used a leaked tracer.
 
     Compilation ahead of time does not raise it, but treats the tracer as another input. A call does raise it, so this

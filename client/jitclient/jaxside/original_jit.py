@@ -8,7 +8,7 @@ from jitclient.jaxside import interop
 _found: list[Any] = []
 
 
-def own_jit(*fun: Any, **options: Any) -> Any:
+def original_jit(*fun: Any, **options: Any) -> Any:
     """Compile a function in this process. The arguments are those of `jax.jit`. Imports jax."""
     # The import triggers `when_loaded`, which stores `jax.jit` before any program can replace it.
     import jax  # noqa: F401

@@ -18,12 +18,12 @@ def difference_of_functions(here: Sequence[Any], there: Sequence[Any], *, in_ord
     If not `in_order`, the order of the functions does not matter, but each must have an equal counterpart.
     """
     if len(here) != len(there):
-        return f"it calls {len(here)} functions back here, and {len(there)} on the daemon"
+        return f"the number of callbacks differs: {len(here)} here, {len(there)} on the daemon"
     left = list(there)
     for mine in here:
         found = next((n for n, other in enumerate(left[:1] if in_order else left) if are_equal(mine, other)), None)
         if found is None:
-            return f"another function is called back: {getattr(mine, '__qualname__', mine)!s:.80}"
+            return f"a different function is called back: {getattr(mine, '__qualname__', mine)!s:.80}"
         del left[found]
     return ""
 

@@ -12,7 +12,7 @@ from jaxlib import lapack
 
 import jitclient
 from jitclient.errors import CaptureError
-from jitclient.jaxside import foreign, internals
+from jitclient.jaxside import ffi, internals
 
 NAME = "foreign_of_tests"
 
@@ -34,48 +34,50 @@ def jaxpr_of(fun: Callable[..., Any]) -> Any:
 
 
 def test_names_of_foreign_functions_also_in_inner_jaxprs() -> None:
-    assert foreign.foreign_names(jaxpr_of(root)) == (NAME,)
-    assert foreign.foreign_names(jaxpr_of(jax.jit(lambda x: jax.lax.map(root, x[None])))) == (NAME,)
-    assert foreign.foreign_names(jaxpr_of(jnp.sin)) == ()
+    assert ffi.foreign_names(jaxpr_of(root)) == (NAME,)
+    assert ffi.foreign_names(jaxpr_of(jax.jit(lambda x: jax.lax.map(root, x[None])))) == (NAME,)
+    assert ffi.foreign_names(jaxpr_of(jnp.sin)) == ()
 
 
 def test_what_this_process_lacks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     jaxpr = jaxpr_of(root)
-    foreign.refuse_unknown(jaxpr, "cpu")
+    ffi.raise_if_unknown(jaxpr, "cpu")
     monkeypatch.setattr(internals, "foreign_functions", lambda platform: {"another": None})
     with pytest.raises(CaptureError, match=f"has no foreign function {NAME}"):
-        foreign.refuse_unknown(jaxpr, "cpu")
-    foreign.refuse_unknown(jaxpr, "gpu")
+        ffi.raise_if_unknown(jaxpr, "cpu")
+    ffi.raise_if_unknown(jaxpr, "gpu")
     monkeypatch.setattr(internals, "foreign_functions", lambda platform: {})  # jax does not say
-    foreign.refuse_unknown(jaxpr, "cpu")
+    ffi.raise_if_unknown(jaxpr, "cpu")
 
 
 def test_whose_library_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     jaxpr = jaxpr_of(root)
-    assert foreign.registered_by_program(jaxpr, "cpu") == ()  # jaxlib's
+    assert ffi.registered_by_program(jaxpr, "cpu") == ()  # jaxlib's
     libraries: list[str] = []
-    monkeypatch.setattr(foreign, "is_installed_path", libraries.append)
-    assert foreign.registered_by_program(jaxpr, "cpu") == (NAME,)
+    monkeypatch.setattr(ffi, "is_installed_path", libraries.append)
+    assert ffi.registered_by_program(jaxpr, "cpu") == (NAME,)
     assert "jaxlib" in libraries[0]
     monkeypatch.setattr(internals, "foreign_functions", lambda platform: {NAME: "no capsule"})
-    assert foreign.registered_by_program(jaxpr, "cpu") == ()
+    assert ffi.registered_by_program(jaxpr, "cpu") == ()
 
 
 @pytest.mark.usefixtures("daemon")
 def test_the_daemon_compiles_nothing_for_it(counts: Callable[..., dict[str, Any]]) -> None:
     before = counts()["compiles"]
     for size in (2, 3):
-        with pytest.raises(CaptureError, match=f"it calls the foreign function {NAME}.*, whose code is in this proc"):
+        with pytest.raises(
+            CaptureError, match=f"the program calls the foreign function {NAME}.*, whose code is only in this"
+        ):
             jitclient.jit(lambda x: root(x) + 1)(jnp.eye(size))
     assert counts()["compiles"] == before
 
 
 @pytest.mark.usefixtures("daemon")
 def test_the_daemons_own_of_that_name_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(foreign, "foreign_names", lambda jaxpr: (NAME,))  # as if this called one that the daemon has
-    monkeypatch.setattr(foreign, "is_installed_path", lambda path: False)
+    monkeypatch.setattr(ffi, "foreign_names", lambda jaxpr: (NAME,))  # as if this called one that the daemon has
+    monkeypatch.setattr(ffi, "is_installed_path", lambda path: False)
     monkeypatch.setattr("jitclient.calls.own_trace.foreign_names", lambda jaxpr: (NAME,))
-    with pytest.raises(CaptureError, match="whose code is in this process"):
+    with pytest.raises(CaptureError, match="whose code is only in this process"):
         jitclient.jit(lambda x: x * 4)(1.0)
 
 
@@ -108,7 +110,7 @@ def test_a_program_that_registers_one(
             found, notes = run_script(program, env=env)
             assert found == [[[2, 0], [0, 2]]] * 2
             [note] = notes
-            assert note.startswith("root runs in this process, on the cpu: it calls the foreign function mine")
+            assert note.startswith("root runs in this process, on the cpu: the program calls the foreign function mine")
             assert "\n" not in note
         assert counts(address)["compiles"] == 0
         assert counts(address)["traces"] == 1

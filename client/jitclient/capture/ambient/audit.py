@@ -1,7 +1,7 @@
 """Ambient reads noticed while code runs: of files, directories, sockets and other programs.
 
 The objects that a function refers to do not show which files installed code opens. Python's audit events do; this
-module turns them into notes for `inputs.noted_reads`.
+module turns them into notes for `inputs.recorded_reads`.
 """
 
 import functools
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from jitclient.capture.ambient.inputs import message_of, note_read, reads, unnoted
+from jitclient.capture.ambient.inputs import message_of, reads, record_read, unrecorded
 from jitclient.capture.user_code.installed import is_installed_path
 
 _CALLS = (
@@ -42,7 +42,7 @@ _BINARIES = (".pyc", ".so")
 
 
 @functools.cache
-def watch() -> None:
+def install_hook() -> None:
     """Install the audit hook that notes reads, once per process; Python cannot remove it."""
     sys.addaudithook(_on_event)
 
@@ -69,17 +69,17 @@ def frames() -> Iterator[FrameType]:
 
 
 def _on_event(
-    event: str, arguments: tuple[Any, ...], events: frozenset[str] = _EVENTS, asked: threading.local = reads
+    event: str, arguments: tuple[Any, ...], events: frozenset[str] = _EVENTS, recorder: threading.local = reads
 ) -> None:
     # Parameters hold the names that the hook needs: at interpreter exit, modules are emptied before the last files are
     # opened.
-    if event not in events or getattr(asked, "noted", None) is None:
+    if event not in events or getattr(recorder, "noted", None) is None:
         return
     # The check whether a file is an installed one opens files itself.
-    with unnoted():
+    with unrecorded():
         what = input_of(event, arguments)
     if what:
-        note_read(message_of(what))
+        record_read(message_of(what))
 
 
 def input_of(event: str, arguments: tuple[Any, ...]) -> str:
@@ -99,7 +99,7 @@ def input_of(event: str, arguments: tuple[Any, ...]) -> str:
         return ""
     if (event != "open" or name.endswith(".py")) and is_below(IMPORTS_AND_QUOTES):
         return ""
-    return f"{_NOUNS.get(event, 'folder')} {name!r}"
+    return f"{_NOUNS.get(event, 'directory')} {name!r}"
 
 
 _NOUNS = {"open": "file", "ctypes.dlopen": "library"}

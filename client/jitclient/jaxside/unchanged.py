@@ -16,9 +16,9 @@ def check() -> Callable[[], bool]:
     The returned function calls no Python functions if this version of JAX allows that.
 
     Example:
-        >>> as_before = check()
+        >>> unchanged = check()
         >>> with jax.enable_x64(True):
-        ...     as_before()
+        ...     unchanged()
         False
     """
     if "jax" not in sys.modules:
@@ -39,16 +39,16 @@ def settings_here() -> context.Context | None:
         (('jax_enable_x64', True),)
     """
     global _last
-    is_as_before, settings = _last
-    if is_as_before():
+    is_unchanged, settings = _last
+    if is_unchanged():
         return settings
-    is_as_before = check()
-    if trace_state.is_under_way() or context.jit_is_disabled():
+    is_unchanged = check()
+    if trace_state.is_active() or context.jit_is_disabled():
         return None
     settings = context.current()
     # If the check fails, another thread has changed the settings since: do not keep them.
-    if is_as_before():
-        _last = is_as_before, settings
+    if is_unchanged():
+        _last = is_unchanged, settings
     return settings
 
 
@@ -63,10 +63,10 @@ def _of_environment(seen: dict[Any, Any]) -> Callable[[], bool]:
     """Return a check for a process without jax: its settings are the environment variables that jax would read."""
     loaded, environment = sys.modules, context.environment
 
-    def as_before() -> bool:
+    def unchanged() -> bool:
         return "jax" not in loaded and bool(environment() == seen)
 
-    return as_before
+    return unchanged
 
 
 def _of_jax(trace_context: Callable[[], Any], level: Any, base: Any, outside: tuple[Any, ...]) -> Callable[[], bool]:
@@ -74,7 +74,7 @@ def _of_jax(trace_context: Callable[[], Any], level: Any, base: Any, outside: tu
     a, b, c, d, e = outside
     of_a, of_b, of_c, of_d, of_e = [setting.value for setting in outside]
 
-    def as_before() -> bool:
+    def unchanged() -> bool:
         return (
             level.value is base
             and a.value == of_a
@@ -85,11 +85,11 @@ def _of_jax(trace_context: Callable[[], Any], level: Any, base: Any, outside: tu
             and trace_context() == now
         )
 
-    return as_before
+    return unchanged
 
 
 def _of_settings(seen: context.Context) -> Callable[[], bool]:
-    def as_before() -> bool:
-        return not (trace_state.is_under_way() or context.jit_is_disabled()) and context.current() == seen
+    def unchanged() -> bool:
+        return not (trace_state.is_active() or context.jit_is_disabled()) and context.current() == seen
 
-    return as_before
+    return unchanged

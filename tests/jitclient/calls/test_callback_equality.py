@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax.experimental import io_callback
 
-from jitclient.calls.agreement import are_equal, difference_of_functions
+from jitclient.calls.callback_equality import are_equal, difference_of_functions
 from jitclient.jaxside.callbacks import functions_of
 
 
@@ -69,7 +69,7 @@ def traced(*functions: Any, call: Callable[[Any, Any], Any] = CALLS["pure_callba
 def test_functions_are_the_same_if_all_that_they_hold_is(kind: str, call: str) -> None:
     two, again, three = (traced(MADE[kind](k), call=CALLS[call]) for k in (2.0, 2.0, 3.0))
     assert difference_of_functions(two, again, in_order=True) == ""
-    assert "another function is called back" in difference_of_functions(two, three, in_order=True)
+    assert "a different function is called back" in difference_of_functions(two, three, in_order=True)
 
 
 def test_other_code_is_another_function() -> None:

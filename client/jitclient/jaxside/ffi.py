@@ -16,7 +16,7 @@ def foreign_names(jaxpr: Any) -> tuple[str, ...]:
     return tuple(sorted({str(call.params.get("target_name")) for call in calls}))
 
 
-def refuse_unknown(jaxpr: Any, platform: str) -> None:
+def raise_if_unknown(jaxpr: Any, platform: str) -> None:
     """Refuse a jaxpr that calls foreign functions which this process lacks; XLA would report them only later.
 
     jax's plugins register their functions where only XLA sees them. So on platforms other than the CPU, all functions

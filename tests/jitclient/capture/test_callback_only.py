@@ -9,7 +9,7 @@ from jax.experimental import io_callback
 
 from jitclient.capture.dump import capture
 from jitclient.capture.load import load
-from jitclient.capture.user_code.handed_over import handed_over
+from jitclient.capture.user_code.callback_only import callback_only
 from jitclient.errors import CaptureError
 
 START, LIMIT, lines = object(), 3, [1.0]
@@ -108,7 +108,7 @@ HANDED = {
 
 @pytest.mark.parametrize("fun", HANDED, ids=lambda fun: fun.__name__)
 def test_what_is_only_handed_over(fun: Any) -> None:
-    assert handed_over(fun).names & {"note", "lines", "START", "LIMIT"} == HANDED[fun]
+    assert callback_only(fun).names & {"note", "lines", "START", "LIMIT"} == HANDED[fun]
 
 
 def of_a_closure(log: Any, other: Any, scale: Any) -> Any:
@@ -121,7 +121,7 @@ def of_a_closure(log: Any, other: Any, scale: Any) -> Any:
 
 
 def test_variables_of_a_closure() -> None:
-    assert handed_over(of_a_closure([], note, 2)).free == {"log", "other"}
+    assert callback_only(of_a_closure([], note, 2)).free == {"log", "other"}
     keys = [capture(of_a_closure([n], [note, print][n], 2)).key for n in range(2)]
     assert keys[0] == keys[1]
     assert capture(of_a_closure([0], note, 3)).key != keys[0]
@@ -132,7 +132,7 @@ def test_what_is_handed_over_is_named_and_not_called() -> None:
     loaded = load(captured.payload)
     stand_in = loaded.fn.__globals__["note"]
     assert captured.made_at(loaded.number_of(stand_in)) is note  # type: ignore[arg-type]
-    with pytest.raises(CaptureError, match="handed over"):
+    with pytest.raises(CaptureError, match="only a callback was expected"):
         stand_in(1)
 
 

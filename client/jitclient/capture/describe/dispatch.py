@@ -51,7 +51,7 @@ def _flags(walker: Walker, flags: Any) -> Node:
     message = message_of("absl's flags, other than those that code names")
     node = Node("flags", flags, [message, []])
     walker.uses_package("absl")
-    walker.at_rest(lambda: node.replace_args([message, _values_read(walker, flags)]))
+    walker.on_idle(lambda: node.replace_args([message, _values_read(walker, flags)]))
     return node
 
 

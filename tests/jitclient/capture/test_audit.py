@@ -6,21 +6,21 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jitclient.capture.ambient import world
-from jitclient.capture.ambient.inputs import noted_reads
+from jitclient.capture.ambient import audit
+from jitclient.capture.ambient.inputs import recorded_reads
 
 LATE = """
 import sys
-from jitclient.capture.ambient import world
+from jitclient.capture.ambient import audit
 
-world.watch()
+audit.install_hook()
 
 class Late:
     def __del__(self, open=open):
         with open(sys.argv[1], "a") as file:
             file.write("opened ")
 
-world.late = Late()
+audit.late = Late()
 sys.late = Late()
 """
 
@@ -33,23 +33,23 @@ def test_files_can_be_opened_until_a_process_is_over(tmp_path: Path) -> None:
 
 
 def test_reads_are_noted_for_who_wants_to_know_only(tmp_path: Path) -> None:
-    world.watch()
+    audit.install_hook()
     path = tmp_path / "data"
     path.write_text("x")
-    with noted_reads() as reads:
+    with recorded_reads() as reads:
         path.read_text()
         path.write_text("y")
         os.listdir(tmp_path)
     path.read_text()
-    assert [read.partition(" is read")[0] for read in reads] == [f"file {str(path)!r}", f"folder {str(tmp_path)!r}"]
+    assert [read.partition(" is read")[0] for read in reads] == [f"file {str(path)!r}", f"directory {str(tmp_path)!r}"]
 
 
 def test_what_is_read_from_outside(tmp_path: Path) -> None:
     source = tmp_path / "own.py"
     source.write_text("x = 1")
     for event, arguments, what in [
-        ("os.listdir", (str(tmp_path),), "folder"),
-        ("os.scandir", (None,), "folder"),
+        ("os.listdir", (str(tmp_path),), "directory"),
+        ("os.scandir", (None,), "directory"),
         ("os.listdir", (np_folder(),), ""),
         ("open", (str(source), "r", 0), "file"),
         ("open", (str(source), "w", os.O_WRONLY), ""),
@@ -57,7 +57,7 @@ def test_what_is_read_from_outside(tmp_path: Path) -> None:
         ("socket.connect", (None, ("127.0.0.1", 1)), "socket"),
         ("sqlite3.connect", ("a.db",), "sqlite3"),
     ]:
-        found: Any = world.input_of(event, arguments)
+        found: Any = audit.input_of(event, arguments)
         assert found.startswith(what), event
         assert bool(found) == bool(what), event
 

@@ -23,18 +23,18 @@ _STORES = frozenset({"STORE_FAST", "STORE_DEREF"})
 _MAKES = frozenset({"MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE"})
 
 
-class HandedOver(NamedTuple):
+class CallbackOnly(NamedTuple):
     """Names that a function and its nested code use only as callbacks: globals, and variables of its closure."""
 
     names: frozenset[str] = frozenset()
     free: frozenset[str] = frozenset()
 
 
-def handed_over(func: FunctionType) -> HandedOver:
+def callback_only(func: FunctionType) -> CallbackOnly:
     """Return the names that a function uses only as callbacks."""
     code = func.__code__
     if _WORDS.isdisjoint(refs_of(code).words) or refs_of(code).dynamic:
-        return HandedOver()
+        return CallbackOnly()
 
     def calls_back(chain: tuple[str, ...]) -> bool:
         found = func.__globals__.get(chain[0])
@@ -44,7 +44,7 @@ def handed_over(func: FunctionType) -> HandedOver:
 
     uses = _Uses(code, calls_back)
     others = uses.others
-    return HandedOver(
+    return CallbackOnly(
         frozenset(name for kind, name in uses.handed - others if kind == "global"),
         frozenset(name for kind, name in uses.handed - others if kind == "variable" and name in code.co_freevars),
     )

@@ -14,13 +14,13 @@ MUST_AGREE = ("jax", "jaxlib")
 """Packages that must have the daemon's version if the client has loaded them."""
 
 
-def check(hello: Hello, welcome: Welcome, far: "SshAddress | None" = None) -> None:
+def check(hello: Hello, welcome: Welcome, remote_address: "SshAddress | None" = None) -> None:
     """Compare the versions of both sides of a handshake.
 
     Args:
         hello: the client's message, with its versions.
         welcome: the daemon's message, with its versions.
-        far: address of the daemon if it is on another machine.
+        remote_address: address of the daemon if it is on another machine.
 
     Raises:
         Incompatible: the versions differ; the message names both, and the command that corrects the difference.
@@ -30,18 +30,22 @@ def check(hello: Hello, welcome: Welcome, far: "SshAddress | None" = None) -> No
     differ = [name for name, version in ours.items() if theirs.get(name, version) != version]
     if not differ:
         return
-    said = ", ".join(f"{name} is {ours[name]} here and {theirs[name]} there" for name in differ)
-    if far is None:
-        mends = "`jitserver restart` it"
+    differences = ", ".join(f"{name} is {ours[name]} here and {theirs[name]} there" for name in differ)
+    if remote_address is None:
+        remedy = "Run `jitserver restart`"
     elif "Python" in differ:
-        mends = f"make an environment with Python {ours['Python']} there, and name it in the address"
+        remedy = f"Make an environment with Python {ours['Python']} on the daemon's machine, and name it in the address"
     else:
         wanted = {name: ours[name] for name in differ if name != "protocol"}
-        mends = _install(wanted if "protocol" not in differ else {"jitserver": hello.version, **wanted}, far)
-    raise Incompatible(f"this program and the daemon (pid {welcome.pid}) differ: {said}; {mends}")
+        remedy = _install(
+            wanted if "protocol" not in differ else {"jitserver": hello.version, **wanted}, remote_address
+        )
+    raise Incompatible(
+        f"this program and the daemon (pid {welcome.pid}) have different versions: {differences}. {remedy}."
+    )
 
 
-def check_packages(names: Iterable[str], there: Mapping[str, str], far: "SshAddress") -> None:
+def check_packages(names: Iterable[str], there: Mapping[str, str], remote_address: "SshAddress") -> None:
     """Compare the packages that a function uses, by import name, with those of another machine.
 
     Raises:
@@ -50,14 +54,18 @@ def check_packages(names: Iterable[str], there: Mapping[str, str], far: "SshAddr
     here = {name: version for imported in names for name, version in _distributions(imported)}
     differ = {name: version for name, version in here.items() if there.get(name) != version}
     if differ:
-        said = ", ".join(
+        differences = ", ".join(
             f"{name} is {version} here and {there.get(name, 'not installed')} there" for name, version in differ.items()
         )
-        raise Incompatible(f"the packages of this function differ: {said}; {_install(differ, far)}")
+        raise Incompatible(
+            f"the packages of this function have different versions: {differences}. {_install(differ, remote_address)}."
+        )
 
 
-def _install(versions: Mapping[str, str], far: "SshAddress") -> str:
-    return f"`{far.shown('pip', 'install', *(f'{name}=={version}' for name, version in versions.items()))}`"
+def _install(versions: Mapping[str, str], remote_address: "SshAddress") -> str:
+    return (
+        f"Run `{remote_address.shown('pip', 'install', *(f'{name}=={version}' for name, version in versions.items()))}`"
+    )
 
 
 @functools.cache

@@ -70,10 +70,10 @@ def _absolute(path: str) -> str:
     if os.path.isabs(path):
         return path
     try:
-        folder = os.getcwd()
+        directory = os.getcwd()
     except OSError:
         return path
-    return folder if path in ("", ".") else f"{folder}/{path}"
+    return directory if path in ("", ".") else f"{directory}/{path}"
 
 
 def _become_main(argv: list[str]) -> None:
@@ -90,7 +90,7 @@ def _become_main(argv: list[str]) -> None:
 
 def _run_file(file: str) -> int:
     try:
-        descriptor = os.open(file, os.O_RDONLY)
+        fd = os.open(file, os.O_RDONLY)
     except OSError as error:
         print(f"{sys.orig_argv[0]}: can't open file {file!r}: [Errno {error.errno}] {error.strerror}", file=sys.stderr)
         return 2
@@ -99,7 +99,7 @@ def _run_file(file: str) -> int:
     run = ctypes.pythonapi.PyRun_SimpleFileExFlags
     run.argtypes = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_void_p
     # PyRun_SimpleFileExFlags prints an exception that the program does not catch; on SystemExit, it exits the process.
-    return int(run(to_stream(descriptor, b"rb"), os.fsencode(file), True, None) != 0)
+    return int(run(to_stream(fd, b"rb"), os.fsencode(file), True, None) != 0)
 
 
 def _run_module(name: str, is_named: bool) -> int:
@@ -114,7 +114,7 @@ def _run_module(name: str, is_named: bool) -> int:
     # Outside of the `except` block, so that `sys.excepthook` sees no exception being handled.
     _print(uncaught)
     if isinstance(uncaught, KeyboardInterrupt):
-        _end_by_interrupt()
+        _exit_by_interrupt()
     return 1
 
 
@@ -140,7 +140,7 @@ def _print(error: BaseException) -> None:
     sys.__excepthook__(type(error), error, error.__traceback__)
 
 
-def _end_by_interrupt() -> None:
+def _exit_by_interrupt() -> None:
     """Make the interpreter exit by SIGINT after all other exit work, as after an uncaught KeyboardInterrupt."""
     shown, sys.excepthook = sys.excepthook, lambda *_: None
     last = {name: value for name, value in vars(sys).items() if name.startswith("last_")}
