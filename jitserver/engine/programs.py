@@ -303,6 +303,7 @@ class Programs:
             else:
                 built = self._trace(request, payload, say_on)
         built.asked = _asked(lookup)
+        log.info("made %s in %.2f s", label, sum(built.seconds.values()))
         self.counters.add(compiles=1, text_hits=built.is_found, compile_seconds=sum(built.seconds.values()))
         return built
 
@@ -413,6 +414,7 @@ class Programs:
             try:
                 built = program.from_capture(loaded, lookup.signature, request.name, say, not lookup.unverified)
             except BaseException as error:
+                log.info("tracing %s failed: %s: %.200s", request.name, type(error).__name__, error)
                 if isinstance(error, AmbientInput) and str(error) == ambient.OF_GENERATORS and not last:
                     continue  # it may have been another thread
                 raise TraceFailed(error, loaded, is_final=_is_final(error)) from error
