@@ -6,7 +6,7 @@ trace, or if an argument cannot be part of a program. In the arguments of a prog
 
 import contextlib
 import functools
-import importlib
+import importlib.util
 import operator
 import sys
 from collections.abc import Callable, Hashable
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jitclient.calls.remote_function import RemoteFunction
+from jitclient.errors import JitserverError
 from jitclient.local_jax import client_device, context, internals, interop, trace_state
+from jitclient.settings import settings
 from jitclient.tracing.options import JitOptions
 from jitclient.trees import static_leaves
 from jitclient.trees.static_leaves import StaticLeaf
@@ -62,14 +64,37 @@ def here(value: Any) -> Any:
     return tuple(map(here, value)) if type(value) is tuple else value
 
 
-def on_daemon(function: Callable[..., Any], name: str, *args: Any, variant: Hashable = None) -> Any:
+def on_daemon(
+    function: Callable[..., Any],
+    name: str,
+    what: Hashable,
+    *args: Any,
+    in_process: Callable[[], Any],
+    variant: Hashable = None,
+) -> Any:
     """Call a function on the daemon; each value of the constants in its arguments has a program of its own.
 
-    Where a function has very many, each `variant` is a jitted function: JAX's hash of a tree leaves out its constants.
+    Args:
+        function: our own code.
+        name: the operation's, for people.
+        what: a constant that is the first argument; none if it is None.
+        args: the other arguments.
+        in_process: does the same in this process. It is called where the operation fails: JAX reports the user's
+            mistakes in its own words, and ours do no harm.
+        variant: where a function has very many constants, each variant is a jitted function: JAX's hash of a tree
+            leaves out its constants.
     """
-    if "jax" in sys.modules:
-        static_leaves.register()
-    return _jitted(function, name, variant)(*args)
+    try:
+        if "jax" in sys.modules:
+            static_leaves.register()
+        constants = () if what is None else (exact(what),)
+        return _jitted(function, name, variant)(*constants, *args)
+    except JitserverError:
+        raise
+    except Exception:
+        if settings().fallback == "error" or importlib.util.find_spec("jax") is None:
+            raise
+        return in_process()
 
 
 @functools.cache

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jitclient.arrays import indexing
-from jitclient.arrays.dispatch import add_method, argument, constant, exact, here, is_for_here, on_daemon, read
+from jitclient.arrays.dispatch import add_method, argument, constant, here, is_for_here, on_daemon, read
 
 UPDATES = ("get", "set", "add", "subtract", "multiply", "mul", "divide", "power", "min", "max", "apply")
 
@@ -52,9 +52,9 @@ def _update(name: str, place: AtIndex, args: tuple[Any, ...], kwargs: dict[str, 
         where = indexing.argument_of(index, array.shape)
         given = [_value(array.dtype, value) for value in args]
         named = {key: _value(array.dtype, v) if key == "values" else constant(v) for key, v in kwargs.items()}
-    except (IndexError, TypeError):
-        return in_process()  # JAX raises its own error
-    return on_daemon(_call, f"at_{name}", exact(name), array, where, given, named)
+    except Exception:  # most often a mistake, which JAX reports
+        return in_process()
+    return on_daemon(_call, f"at_{name}", name, array, where, given, named, in_process=in_process)
 
 
 def _call(name: str, array: Any, index: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:

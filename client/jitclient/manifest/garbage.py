@@ -31,6 +31,7 @@ def noted() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.callbacks.remove(begins)
-        gc.callbacks.remove(ends)
+        for callback in (begins, ends):
+            with contextlib.suppress(ValueError):  # the program has removed it
+                gc.callbacks.remove(callback)
         _collecting.discard(threading.get_ident())

@@ -44,11 +44,13 @@ class _TraceFunction:
         self._listeners: list[Started] = []
         self._heard: dict[int, CodeType] = {}  # keeps the code alive, so that no other comes to have its id
         self._is_profile = False
+        self._failure = ""
 
     def add(self, started: Started) -> str:
         if not self._listeners and not self._install():
             return "a debugger and a profiler are active"
         self._heard = {}  # a new listener has heard of nothing
+        self._failure = ""
         self._listeners.append(started)
         return ""
 
@@ -67,14 +69,17 @@ class _TraceFunction:
         if not self._listeners:
             (sys.setprofile if self._is_profile else sys.settrace)(None)
             self._heard = {}
-        return ""
+        return self._failure
 
     def _hear(self, frame: FrameType, event: str, argument: object) -> None:
         code = frame.f_code
-        if id(code) not in self._heard and event == "call" and not is_collected():
-            self._heard[id(code)] = code
-            for listener in self._listeners:
-                listener(code, frame.f_globals)
+        try:
+            if id(code) not in self._heard and event == "call" and not is_collected():
+                self._heard[id(code)] = code
+                for listener in self._listeners:
+                    listener(code, frame.f_globals)
+        except Exception as error:  # it would be raised by the code that begins
+            self._failure = _failed(error)
 
 
 class _Monitoring:
@@ -85,6 +90,7 @@ class _Monitoring:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listeners: dict[int, list[Started]] = {}
+        self._failures: dict[int, str] = {}  # by thread
         self._tool: int | None = None
         self._answer: Any = None
 
@@ -99,6 +105,7 @@ class _Monitoring:
                 monitoring.register_callback(self._tool, monitoring.events.PY_START, self._hear)
                 monitoring.set_events(self._tool, monitoring.events.PY_START)
             self._listeners.setdefault(threading.get_ident(), []).append(started)
+            self._failures.pop(threading.get_ident(), None)
             self._choose_answer()
             monitoring.restart_events()  # a new listener has heard of nothing
         return ""
@@ -115,7 +122,7 @@ class _Monitoring:
                 monitoring.register_callback(self._tool, monitoring.events.PY_START, None)
                 monitoring.free_tool_id(self._tool)
                 self._tool = None
-        return ""
+        return self._failures.get(thread, "")
 
     def _choose_answer(self) -> None:
         """Have code reported once, unless several threads listen: what is disabled is so for all of them."""
@@ -123,12 +130,19 @@ class _Monitoring:
 
     def _hear(self, code: CodeType, offset: int) -> Any:
         listeners = self._listeners.get(threading.get_ident())
-        if listeners is None or is_collected():  # who listens has not heard of this code
-            return None
-        names = sys._getframe(1).f_globals
-        for listener in listeners:
-            listener(code, names)
+        try:
+            if listeners is None or is_collected():  # who listens has not heard of this code
+                return None
+            names = sys._getframe(1).f_globals
+            for listener in listeners:
+                listener(code, names)
+        except Exception as error:  # it would be raised by the code that begins
+            self._failures[threading.get_ident()] = _failed(error)
         return self._answer  # read last: no thread can begin to listen between this and its effect
+
+
+def _failed(error: Exception) -> str:
+    return f"a hook failed: {type(error).__name__}: {error}"
 
 
 def _monitoring() -> Any:

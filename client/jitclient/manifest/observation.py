@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -11,7 +11,7 @@ from jitclient.codec.user_code.bytecode import refs_of
 from jitclient.manifest import garbage
 from jitclient.manifest.changes import grown, written
 from jitclient.manifest.definitions import Tree, bytes_of
-from jitclient.manifest.hooks import Started, hook_of_thread
+from jitclient.manifest.hooks import Hook, hook_of_thread
 from jitclient.manifest.places import ABSENT, CACHE, COUNTED, IMPORTED, resolve
 from jitclient.manifest.reads import ambient_of, counts, functions_below, names_read
 from jitclient.manifest.state import digest_under
@@ -123,18 +123,23 @@ class Observation:
 def observed() -> Iterator[Observation]:
     """Observe what runs on this thread. No failure of ours is raised, and what runs is not disturbed."""
     observation, hook = Observation(), hook_of_thread()
-    observation.unseen = refused = _tried(hook.add, observation)
-    try:
-        with garbage.noted():
-            yield observation
-    finally:
-        if not refused:
-            observation.unseen = _tried(hook.remove, observation) or observation.unseen
+    with contextlib.ExitStack() as stack:
+        try:
+            observation.unseen = hook.add(observation.started)
+            if not observation.unseen:
+                stack.callback(_unhook, hook, observation)
+            stack.enter_context(garbage.noted())
+        except Exception as error:
+            observation.unseen = _unchangeable(error)
+        yield observation
 
 
-def _tried(change: Callable[[Started], str], observation: Observation) -> str:
-    """Change a hook. Returns why that failed, or ""."""
+def _unhook(hook: Hook, observation: Observation) -> None:
     try:
-        return change(observation.started)
+        observation.unseen = hook.remove(observation.started) or observation.unseen
     except Exception as error:
-        return f"Python's hooks could not be changed: {type(error).__name__}: {error}"
+        observation.unseen = _unchangeable(error)
+
+
+def _unchangeable(error: Exception) -> str:
+    return f"Python's hooks could not be changed: {type(error).__name__}: {error}"

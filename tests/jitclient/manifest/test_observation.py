@@ -403,8 +403,20 @@ def test_a_failure_of_ours_is_no_exception(package: Write, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr("jitclient.manifest.observation.names_read", fail)
         assert reads_of(one.op, 1.0).unseen == "it could not be observed: ValueError: ours"
-    monkeypatch.setattr("jitclient.manifest.observation.tree_of", fail)
-    assert "ours" in reads_of(one.op, 1.0).unseen
+    for place in ("hooks.is_collected", "observation.garbage.noted", "observation.tree_of"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"jitclient.manifest.{place}", fail)
+            assert "ours" in reads_of(one.op, 1.0).unseen
+    assert reads_of(one.op, 1.0).unseen == ""
+
+
+def test_a_program_that_clears_the_callbacks_of_the_collector_goes_on(package: Write) -> None:
+    one = package("GAIN = 2.0\ndef op(x): return x * GAIN")
+    kept = list(gc.callbacks)
+    try:
+        assert "mf_one:GAIN" in reads_of(lambda: (gc.callbacks.clear(), one.op(1.0))).names
+    finally:
+        gc.callbacks.extend(kept)
 
 
 def test_what_is_not_there_is_absent_and_not_equal_to_anything(package: Write) -> None:
