@@ -152,6 +152,10 @@ def _own_cache() -> Iterator[None]:
         yield
 
 
+_logs: dict[str, Path] = {}
+"""The logs of daemons, by address."""
+
+
 @contextlib.contextmanager
 def running_daemon(address: str, *options: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """A daemon of its own process, which serves when this begins and has ended when this ends."""
@@ -159,6 +163,7 @@ def running_daemon(address: str, *options: str, env: dict[str, str] | None = Non
 
     paths = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}  # of the sources, too, where they are not installed
     with run_daemon(address, new_cache_dir(), options=options, env={**paths, **(env or {})}) as daemon:
+        _logs[address] = daemon.log
         try:
             yield daemon.process
         except BaseException:
@@ -193,10 +198,14 @@ def shared_daemon() -> Iterator[str]:
 def daemon(shared_daemon: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """The shared daemon's address; in the test, nothing may run outside it.
 
-    Each new program is traced by its caller, too. A client trace is one that the daemon had no part in.
+    Each new program is traced by its caller, too. A client trace is one that the daemon had no part in. When a caller's
+    own trace raises, the daemon finishes its trace later, and counts it then.
     """
+    wait_until(lambda: not is_making(shared_daemon), "the traces of earlier tests to end")
+    logged = _logs[shared_daemon].stat().st_size
     before = status(shared_daemon)
     yield shared_daemon
+    print(_logs[shared_daemon].read_bytes()[logged:].decode())  # pytest shows it beside a failure
     after = status(shared_daemon)
     assert after["local_runs"] == before["local_runs"], "something ran locally"
     assert after["client_traces"] == before["client_traces"], "something was traced in a client"
@@ -272,6 +281,17 @@ def status(address: str = ADDRESS) -> dict[str, Any]:
     from jitclient.wire.messages import Status, Verb
 
     return msgspec.structs.asdict(ask(Settings(address=address), Verb.STATUS, None, Status))
+
+
+def is_making(address: str) -> bool:
+    """Whether a daemon is making programs."""
+    from jitclient.session.handshake import ask
+    from jitclient.core.settings import Settings
+
+    from jitclient.wire.introspection import Snapshot, Top
+    from jitclient.wire.messages import Verb
+
+    return bool(ask(Settings(address=address), Verb.TOP, Top(), Snapshot).making)
 
 
 def jitserver(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

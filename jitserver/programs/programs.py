@@ -324,6 +324,7 @@ class Programs:
             else:
                 built = self._trace(request, payload, report_next)
         built.lookup_digest = _digest_of(lookup)
+        log.info("made %s in %.2f s", label, sum(built.seconds.values()))
         self.counters.add(compiles=1, text_hits=built.is_found, compile_seconds=sum(built.seconds.values()))
         return built
 
@@ -446,6 +447,7 @@ class Programs:
                     loaded, lookup.signature, request.name, report_phase, not lookup.unverified
                 )
             except BaseException as error:
+                log.info("tracing %s failed: %s: %.200s", request.name, type(error).__name__, error)
                 if isinstance(error, AmbientInput) and str(error) == ambient.OF_GENERATORS and not last:
                     continue  # another thread may have changed the generator
                 raise TraceFailed(error, loaded, is_final=_is_final(error)) from error

@@ -6,7 +6,7 @@ program, it runs in this process on the array's value. The constants in a progra
 
 import contextlib
 import functools
-import importlib
+import importlib.util
 import operator
 import sys
 from collections.abc import Callable, Hashable
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jitclient.calls.remote_function import RemoteFunction
+from jitclient.core.settings import settings
+from jitclient.errors import JitserverError
 from jitclient.jaxside import client_device, context, internals, interop, static_leaves, trace_state
 from jitclient.jaxside.options import JitOptions
 from jitclient.jaxside.static_leaves import StaticLeaf
@@ -61,15 +63,37 @@ def here(value: Any) -> Any:
     return tuple(map(here, value)) if type(value) is tuple else value
 
 
-def on_daemon(function: Callable[..., Any], name: str, *args: Any, variant: Hashable = None) -> Any:
+def on_daemon(
+    function: Callable[..., Any],
+    name: str,
+    what: Hashable,
+    *args: Any,
+    in_process: Callable[[], Any],
+    variant: Hashable = None,
+) -> Any:
     """Call a function on the daemon; each value of the constants in its arguments has a program of its own.
 
-    If a function has very many of them, give each a `variant`, which has its own jitted function: JAX's hash of a tree
-    leaves out its constants.
+    Args:
+        function: the operation, a function of this package.
+        name: the name of the operation in messages.
+        what: a constant that is the first argument; None for no such argument.
+        args: the other arguments.
+        in_process: runs the operation in this process. It is called if the call fails: JAX then reports mistakes of
+            the user in its own words, and a mistake of jitserver does no harm.
+        variant: if a function has very many constants, each variant has its own jitted function: JAX's hash of a tree
+            leaves out its constants.
     """
-    if "jax" in sys.modules:
-        static_leaves.register()
-    return _jitted(function, name, variant)(*args)
+    try:
+        if "jax" in sys.modules:
+            static_leaves.register()
+        constants = () if what is None else (exact(what),)
+        return _jitted(function, name, variant)(*constants, *args)
+    except JitserverError:
+        raise
+    except Exception:
+        if settings().fallback == "error" or importlib.util.find_spec("jax") is None:
+            raise
+        return in_process()
 
 
 @functools.cache

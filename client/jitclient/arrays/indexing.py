@@ -240,9 +240,10 @@ def _update(name: str, place: AtIndex, args: tuple[Any, ...], kwargs: dict[str, 
         where = argument_of(index, array.shape)
         given = [_value(array.dtype, value) for value in args]
         named = {key: _value(array.dtype, v) if key == "values" else constant(v) for key, v in kwargs.items()}
-    except (IndexError, TypeError):
-        return in_process()  # JAX raises its own error
-    return on_daemon(_call, f"at_{name}", exact(name), array, where, given, named)
+    except Exception:
+        # Most often the user made a mistake, which JAX reports.
+        return in_process()
+    return on_daemon(_call, f"at_{name}", name, array, where, given, named, in_process=in_process)
 
 
 def _call(name: str, array: Any, index: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitclient.arrays.dispatch import argument, constant, exact, here, is_array, is_for_here, on_daemon, read
+from jitclient.arrays.dispatch import argument, constant, here, is_array, is_for_here, on_daemon, read
 from jitclient.wire.array_transport import is_key
 
 PROPERTIES = ("T", "mT", "real", "imag", "flat")
@@ -87,10 +87,10 @@ def call_method(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, 
         call = _sized(_MethodCall(name, args, kwargs, METHODS.get(name, ())), array)
         given = [_argument(value, n in call.arrays) for n, value in enumerate(call.args)]
         named = {key: _argument(value, key in call.arrays) for key, value in call.kwargs.items()}
-    except (TypeError, ValueError, IndexError):
+    except Exception:
         # Most often the user made a mistake, which JAX reports.
         return in_process()
-    return on_daemon(_call, call.name.strip("_"), exact(call.name), array, given, named)
+    return on_daemon(_call, call.name.strip("_"), call.name, array, given, named, in_process=in_process)
 
 
 def _argument(value: Any, is_input: bool) -> Any:

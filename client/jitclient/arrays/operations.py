@@ -4,6 +4,7 @@ They work with and without jax in this process. JAX executes them on the daemon,
 errors are its own.
 """
 
+import functools
 import operator
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +15,6 @@ from jitclient.arrays import indexing
 from jitclient.arrays.dispatch import (
     Remote,
     add_method,
-    exact,
     here,
     is_array,
     is_for_here,
@@ -49,20 +49,23 @@ class Operations(Remote):
     __slots__ = ()
 
     def __getitem__(self, index: Any) -> Any:
-        if is_for_here(*(index if type(index) is tuple else (index,))):
+        def in_process() -> Any:
             return here(self)[here(index)]
+
+        if is_for_here(*(index if type(index) is tuple else (index,))):
+            return in_process()
         found = indexing.basic(index, self.shape)
         if found is not None:
             plan, starts = found
             if plan.takes_all:
                 return self
             variant, firsts = plan.plain(), np.asarray(starts, np.int32)
-            return on_daemon(indexing.take, "getitem", exact(variant), self, firsts, variant=variant)
+            return on_daemon(indexing.take, "getitem", variant, self, firsts, in_process=in_process, variant=variant)
         try:
             given = indexing.argument_of(index, self.shape)
-        except (IndexError, TypeError):
-            return here(self)[here(index)]  # JAX raises its own error
-        return on_daemon(_item, "getitem", self, given)
+        except Exception:  # most often a mistake, which JAX reports
+            return in_process()
+        return on_daemon(_item, "getitem", None, self, given, in_process=in_process)
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
@@ -71,7 +74,8 @@ class Operations(Remote):
 
     def _rows(self) -> Iterator[Any]:
         for start in range(0, self.shape[0], _ROWS_AT_ONCE):
-            yield from on_daemon(_unstack, "unstack", self[start : start + _ROWS_AT_ONCE])
+            rows = self[start : start + _ROWS_AT_ONCE]
+            yield from on_daemon(_unstack, "unstack", None, rows, in_process=functools.partial(_unstack_here, rows))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError(
@@ -104,6 +108,10 @@ def _unstack(array: Any) -> Any:
     return jnp.unstack(array)
 
 
+def _unstack_here(array: Any) -> Any:
+    return _unstack(here(array))
+
+
 def _operator(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return _binary(name.strip("_"), array, *args, **kwargs)
 
@@ -127,9 +135,12 @@ def _binary(name: str, array: Any, other: Any) -> Any:
 
 
 def _apply(name: str, array: Any, other: Any) -> Any:
-    if is_for_here(other):
+    def in_process() -> Any:
         return getattr(here(array), name)(here(other))
-    return on_daemon(_call, name.strip("_"), exact(name), array, other)
+
+    if is_for_here(other):
+        return in_process()
+    return on_daemon(_call, name.strip("_"), name, array, other, in_process=in_process)
 
 
 def _call(name: str, array: Any, other: Any) -> Any:
@@ -143,7 +154,8 @@ def _power(name: str, array: Any, other: Any) -> Any:
         return _apply(f"__{name}__", array, other)
     if isinstance(base, Remote):
         return call_method("__pow__", base, (operator.index(exponent),), {})
-    return on_daemon(_raised, "pow", exact(operator.index(exponent)), base)
+    constant = operator.index(exponent)
+    return on_daemon(_raised, "pow", constant, base, in_process=lambda: _raised(constant, here(base)))
 
 
 def _raised(exponent: int, base: Any) -> Any:

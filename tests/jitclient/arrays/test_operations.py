@@ -393,3 +393,34 @@ def test_warnings_of_jax_arrive(counts: Callable[..., dict[str, Any]]) -> None:
     size = counts()["entries"] + 100  # new to the daemon
     with pytest.warns(UserWarning, match="float64 requested in astype is not available"):
         jitclient.device_put(np.zeros(size, np.float32)).astype(np.float64)
+
+
+def test_where_an_operation_of_ours_fails_jax_does_it(
+    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
+) -> None:
+    address = f"unix:{short_path}/d.sock"
+    with new_daemon(address):
+        found = run_script(
+            """
+            import json
+            import jax, numpy as np, jitclient
+            from jitclient.jaxside.static_leaves import StaticLeaf
+
+            x = jitclient.device_put(np.arange(4, dtype=np.float32))
+            StaticLeaf.__init__ = lambda self, value: None
+            results = [x + 1, x.sum(axis=0), x[1:3], x[np.array([0, 3])], x.at[0].set(5), 2 ** x, x ** 2, *x]
+            try:
+                x.reshape(3)
+            except Exception as error:
+                wrong = type(error).__name__, str(error)
+            print(json.dumps([[one.tolist() for one in results], wrong]))
+            """,
+            env={"JITSERVER_ADDRESS": address, "JITSERVER_FALLBACK": "local"},
+        )
+    results, wrong = found
+    plain = jnp.arange(4, dtype=jnp.float32)
+    assert results[:5] == [[1, 2, 3, 4], 6, [1, 2], [0, 3], [5, 1, 2, 3]]
+    assert results[5:] == [[1, 2, 4, 8], [0, 1, 4, 9], 0, 1, 2, 3]
+    with pytest.raises(TypeError) as raised:
+        plain.reshape(3)
+    assert wrong == ["TypeError", str(raised.value)]

@@ -39,8 +39,10 @@ def recording_garbage() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.callbacks.remove(begins)
-        gc.callbacks.remove(ends)
+        for callback in (begins, ends):
+            # The program may have removed it.
+            with contextlib.suppress(ValueError):
+                gc.callbacks.remove(callback)
         _collecting.discard(threading.get_ident())
 
 
@@ -76,12 +78,14 @@ class _TraceFunction:
         # The keys are ids. The values keep the code alive, so that no other code can get the same id.
         self._reported: dict[int, CodeType] = {}
         self._is_profile = False
+        self._failure = ""
 
     def add(self, started: Started) -> str:
         if not self._listeners and not self._install():
             return "a debugger and a profiler are active"
         # The new listener has received no code yet, so report all code again.
         self._reported = {}
+        self._failure = ""
         self._listeners.append(started)
         return ""
 
@@ -100,14 +104,18 @@ class _TraceFunction:
         if not self._listeners:
             (sys.setprofile if self._is_profile else sys.settrace)(None)
             self._reported = {}
-        return ""
+        return self._failure
 
     def _on_start(self, frame: FrameType, event: str, argument: object) -> None:
         code = frame.f_code
-        if id(code) not in self._reported and event == "call" and not collects_garbage():
-            self._reported[id(code)] = code
-            for listener in self._listeners:
-                listener(code, frame.f_globals)
+        # An error would be raised in the code that starts.
+        try:
+            if id(code) not in self._reported and event == "call" and not collects_garbage():
+                self._reported[id(code)] = code
+                for listener in self._listeners:
+                    listener(code, frame.f_globals)
+        except Exception as error:
+            self._failure = _failure(error)
 
 
 class _Monitoring:
@@ -119,6 +127,8 @@ class _Monitoring:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listeners: dict[int, list[Started]] = {}
+        # By thread.
+        self._failures: dict[int, str] = {}
         self._tool: int | None = None
         self._return_value: Any = None
 
@@ -133,6 +143,7 @@ class _Monitoring:
                 monitoring.register_callback(self._tool, monitoring.events.PY_START, self._on_start)
                 monitoring.set_events(self._tool, monitoring.events.PY_START)
             self._listeners.setdefault(threading.get_ident(), []).append(started)
+            self._failures.pop(threading.get_ident(), None)
             self._choose_return_value()
             # The new listener has received no code yet, so report all code again.
             monitoring.restart_events()
@@ -150,7 +161,7 @@ class _Monitoring:
                 monitoring.register_callback(self._tool, monitoring.events.PY_START, None)
                 monitoring.free_tool_id(self._tool)
                 self._tool = None
-        return ""
+        return self._failures.get(thread, "")
 
     def _choose_return_value(self) -> None:
         """Choose whether each code object is reported only once: not if several threads listen.
@@ -161,14 +172,22 @@ class _Monitoring:
 
     def _on_start(self, code: CodeType, offset: int) -> Any:
         listeners = self._listeners.get(threading.get_ident())
-        # Keep the event enabled in these cases, because the listeners have not received this code.
-        if listeners is None or collects_garbage():
-            return None
-        names = sys._getframe(1).f_globals
-        for listener in listeners:
-            listener(code, names)
+        # An error would be raised in the code that starts.
+        try:
+            # Keep the event enabled in these cases, because the listeners have not received this code.
+            if listeners is None or collects_garbage():
+                return None
+            names = sys._getframe(1).f_globals
+            for listener in listeners:
+                listener(code, names)
+        except Exception as error:
+            self._failures[threading.get_ident()] = _failure(error)
         # Read this last, so that no thread can start to listen between the read and its effect.
         return self._return_value
+
+
+def _failure(error: Exception) -> str:
+    return f"a hook failed: {type(error).__name__}: {error}"
 
 
 def _monitoring() -> Any:

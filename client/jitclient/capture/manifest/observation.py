@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from jitclient.capture.manifest import hooks
 from jitclient.capture.manifest.changes import changed_counters, written
 from jitclient.capture.manifest.definitions import Tree, bytes_of
-from jitclient.capture.manifest.hooks import Started, hook_of_thread
+from jitclient.capture.manifest.hooks import Hook, hook_of_thread
 from jitclient.capture.manifest.places import ABSENT, CACHE, CHANGED_PLACES, IMPORTED, resolve
 from jitclient.capture.manifest.reads import ambient_of, functions_below, is_observed, names_read
 from jitclient.capture.manifest.state import digest_under
@@ -132,18 +132,24 @@ def observed() -> Iterator[Observation]:
     Errors of the observation are recorded in `Observation.unobserved_reason`, and do not disturb that code.
     """
     observation, hook = Observation(), hook_of_thread()
-    observation.unobserved_reason = refused = _tried(hook.add, observation)
-    try:
-        with hooks.recording_garbage():
-            yield observation
-    finally:
-        if not refused:
-            observation.unobserved_reason = _tried(hook.remove, observation) or observation.unobserved_reason
+    with contextlib.ExitStack() as stack:
+        try:
+            observation.unobserved_reason = hook.add(observation.started)
+            if not observation.unobserved_reason:
+                stack.callback(_remove, hook, observation)
+            stack.enter_context(hooks.recording_garbage())
+        except Exception as error:
+            observation.unobserved_reason = _failure(error)
+        yield observation
 
 
-def _tried(change: Callable[[Started], str], observation: Observation) -> str:
-    """Apply a change to a hook. Return the reason if it failed, else ""."""
+def _remove(hook: Hook, observation: Observation) -> None:
+    """Remove a hook. Record the reason if some code may not have been reported."""
     try:
-        return change(observation.started)
+        observation.unobserved_reason = hook.remove(observation.started) or observation.unobserved_reason
     except Exception as error:
-        return f"Python's hooks could not be changed: {type(error).__name__}: {error}"
+        observation.unobserved_reason = _failure(error)
+
+
+def _failure(error: Exception) -> str:
+    return f"Python's hooks could not be changed: {type(error).__name__}: {error}"

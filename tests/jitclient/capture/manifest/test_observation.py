@@ -403,8 +403,20 @@ def test_a_failure_of_ours_is_no_exception(package: Write, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr("jitclient.capture.manifest.observation.names_read", fail)
         assert reads_of(one.op, 1.0).unobserved_reason == "the trace could not be observed: ValueError: ours"
-    monkeypatch.setattr("jitclient.capture.manifest.observation.tree_of", fail)
-    assert "ours" in reads_of(one.op, 1.0).unobserved_reason
+    for place in ("hooks.collects_garbage", "hooks.recording_garbage", "observation.tree_of"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"jitclient.capture.manifest.{place}", fail)
+            assert "ours" in reads_of(one.op, 1.0).unobserved_reason
+    assert reads_of(one.op, 1.0).unobserved_reason == ""
+
+
+def test_a_program_that_clears_the_callbacks_of_the_collector_goes_on(package: Write) -> None:
+    one = package("GAIN = 2.0\ndef op(x): return x * GAIN")
+    kept = list(gc.callbacks)
+    try:
+        assert "mf_one:GAIN" in reads_of(lambda: (gc.callbacks.clear(), one.op(1.0))).names
+    finally:
+        gc.callbacks.extend(kept)
 
 
 def test_what_is_not_there_is_absent_and_not_equal_to_anything(package: Write) -> None:
