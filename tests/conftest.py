@@ -285,9 +285,8 @@ def status(address: str = ADDRESS) -> dict[str, Any]:
 
 def is_making(address: str) -> bool:
     """Whether a daemon is making programs."""
-    from jitclient.session.handshake import ask
     from jitclient.core.settings import Settings
-
+    from jitclient.session.handshake import ask
     from jitclient.wire.introspection import Snapshot, Top
     from jitclient.wire.messages import Verb
 
