@@ -17,6 +17,7 @@ import numpy as np
 from jitclient.calls.remote_function import RemoteFunction
 from jitclient.errors import JitserverError
 from jitclient.local_jax import client_device, context, internals, interop, trace_state
+from jitclient.notices.warned import warn
 from jitclient.settings import settings
 from jitclient.tracing.options import JitOptions
 from jitclient.trees import static_leaves
@@ -91,10 +92,13 @@ def on_daemon(
         return _jitted(function, name, variant)(*constants, *args)
     except JitserverError:
         raise
-    except Exception:
+    except Exception as error:
         if settings().fallback == "error" or importlib.util.find_spec("jax") is None:
             raise
-        return in_process()
+        failed = f"{type(error).__name__}: {error}"
+    result = in_process()  # raises if it is the user's mistake
+    warn(f"{name} runs in this process: jitserver failed ({failed:.200}). Please report this")
+    return result
 
 
 @functools.cache
