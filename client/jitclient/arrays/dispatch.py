@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from jitclient.calls.remote_function import RemoteFunction
+from jitclient.core.notices import warn
 from jitclient.core.settings import settings
 from jitclient.errors import JitserverError
 from jitclient.jaxside import client_device, context, internals, interop, static_leaves, trace_state
@@ -90,10 +91,13 @@ def on_daemon(
         return _jitted(function, name, variant)(*constants, *args)
     except JitserverError:
         raise
-    except Exception:
+    except Exception as error:
         if settings().fallback == "error" or importlib.util.find_spec("jax") is None:
             raise
-        return in_process()
+        failed = f"{type(error).__name__}: {error}"
+    result = in_process()  # raises if it is the user's mistake
+    warn(f"{name} runs in this process: jitserver failed ({failed:.200}). Please report this")
+    return result
 
 
 @functools.cache

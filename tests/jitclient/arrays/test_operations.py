@@ -402,25 +402,30 @@ def test_where_an_operation_of_ours_fails_jax_does_it(
     with new_daemon(address):
         found = run_script(
             """
-            import json
+            import json, warnings
             import jax, numpy as np, jitclient
             from jitclient.jaxside.static_leaves import StaticLeaf
 
             x = jitclient.device_put(np.arange(4, dtype=np.float32))
             StaticLeaf.__init__ = lambda self, value: None
-            results = [x + 1, x.sum(axis=0), x[1:3], x[np.array([0, 3])], x.at[0].set(5), 2 ** x, x ** 2, *x]
-            try:
-                x.reshape(3)
-            except Exception as error:
-                wrong = type(error).__name__, str(error)
-            print(json.dumps([[one.tolist() for one in results], wrong]))
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                results = [x + 1, x.sum(axis=0), x[1:3], x[np.array([0, 3])], x.at[0].set(5), 2 ** x, x ** 2, *x]
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # a mistake of the user's is no failure of ours
+                try:
+                    x.reshape(3)
+                except Exception as error:
+                    wrong = type(error).__name__, str(error)
+            print(json.dumps([[one.tolist() for one in results], wrong, [str(each.message) for each in caught]]))
             """,
             env={"JITSERVER_ADDRESS": address, "JITSERVER_FALLBACK": "local"},
         )
-    results, wrong = found
+    results, wrong, notes = found
     plain = jnp.arange(4, dtype=jnp.float32)
     assert results[:5] == [[1, 2, 3, 4], 6, [1, 2], [0, 3], [5, 1, 2, 3]]
     assert results[5:] == [[1, 2, 4, 8], [0, 1, 4, 9], 0, 1, 2, 3]
     with pytest.raises(TypeError) as raised:
         plain.reshape(3)
     assert wrong == ["TypeError", str(raised.value)]
+    assert notes[0].startswith("add runs in this process: jitserver failed (AttributeError: ")
