@@ -33,7 +33,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Run:
-    """What a command that runs pytest came to."""
+    """Outcome of a command that runs pytest."""
 
     status: int
     outcomes: tuple[Outcome, ...]

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 _FRESH_SECONDS = 600.0
 """Minimum age in seconds at which a file without a row may be deleted.
 
-The catalog row of a younger file may still have to be written by another daemon.
+Another daemon may still have to write the catalog row of a younger file.
 """
 
 _QUARANTINE_SECONDS = 7 * 24 * 3600.0
