@@ -135,7 +135,7 @@ class _Uses:
         `own` are the variables of the code itself, which no outer code sees.
         """
         handed = {code for code in inner if self._made.get(code) is not None}
-        while True:
+        for _ in inner:  # each pass but the last removes one at least
             others = self.others.union(*(uses.others for code, uses in inner.items() if code not in handed))
             kept = {code for code in handed if self._is_only_handed(code, others)}
             if kept == handed:

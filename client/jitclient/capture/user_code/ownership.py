@@ -56,6 +56,9 @@ _WRAPPERS: dict[type, tuple[str, ...]] = {
 }
 """Type of wrapper -> attributes that hold the wrapped functions."""
 
+_HAVE_FUNC = (functools.partial, functools.partialmethod, functools.cached_property, functools.singledispatchmethod)
+_MAX_WRAPPED = 100
+
 
 def wraps_functions(obj: Any) -> bool:
     """Return whether an object is a function, or of a type that wraps functions."""
@@ -64,22 +67,29 @@ def wraps_functions(obj: Any) -> bool:
 
 
 def functions_in(obj: Any) -> Iterator[FunctionType]:
-    """Iterate over the functions that an object is or wraps."""
-    kind = type(obj)
-    if kind is FunctionType:
-        yield obj
-    for attribute in _WRAPPERS.get(kind, ("__wrapped__",) if kind.__name__ in _TRANSFORMED else ()):
-        yield from functions_in(getattr(obj, attribute, None))
+    """Iterate over the functions that an object is or wraps, the outermost first."""
+    seen = [obj]
+    for each in seen:  # the list grows; wrappers may be made to wrap themselves
+        kind = type(each)
+        if kind is FunctionType:
+            yield each
+        attributes = _WRAPPERS.get(kind, ("__wrapped__",) if kind.__name__ in _TRANSFORMED else ())
+        inner = [getattr(each, attribute, None) for attribute in attributes]
+        seen += [found for found in inner if not any(found is known for known in seen)]
 
 
 def is_user_function(obj: Any) -> bool:
-    """Return whether an object is a user function, possibly inside bound methods and partials."""
-    while not isinstance(obj, FunctionType):
-        inner = getattr(obj, "__func__" if isinstance(obj, MethodType) else "func", None)
-        if inner is None or isinstance(obj, type):
-            return False
-        obj = inner
-    return is_user_module(obj.__globals__.get("__name__"))
+    """Return whether an object is a function of the user's, also inside bound methods and partials."""
+    for _ in range(_MAX_WRAPPED):  # a partial may be made to wrap itself
+        if isinstance(obj, FunctionType):
+            return is_user_module(obj.__globals__.get("__name__"))
+        if isinstance(obj, MethodType):
+            obj = obj.__func__
+        elif isinstance(obj, _HAVE_FUNC):
+            obj = obj.func
+        else:
+            break
+    return False
 
 
 def is_users_top(top: str) -> bool:
