@@ -187,6 +187,7 @@ def from_client(program: bytes, traced: Traced, signature: Signature, name: str,
     if [spec.shape for spec in traced.results] != [spec.shape for spec in built.results]:
         raise CaptureError("the program's results do not match the client's description")
     built.results, built.tree = traced.results, traced.tree
+    built.evidence, built.agreed_order_free = traced.evidence.digest, traced.evidence.order_free
     return built
 
 

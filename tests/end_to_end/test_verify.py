@@ -115,3 +115,39 @@ def test_off_takes_what_the_daemon_makes_for_those_alone_who_say_so(run: Any, ot
     assert not any(said.values())
     ours, plain, _ = run(other_seed, "new")
     assert ours == plain
+
+
+DECLARED = """
+    import json
+    import os
+    import jitclient
+
+    @jitclient.jit(deps=["UNIT"])
+    def scaled(x):
+        os.environ["TRACED"] = "yes"
+        return {"scaled": x * float(os.environ["GAIN"])}
+
+    try:
+        outcome = float(scaled(3.0)["scaled"])
+    except jitclient.ProgramsDiffer as error:
+        outcome = f"ProgramsDiffer: {error}"
+    print(json.dumps(["TRACED" in os.environ, outcome]))
+"""
+
+
+def test_always_checks_the_programs_of_other_clients_own_traces(
+    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
+) -> None:
+    address = f"unix:{short_path}/d.sock"
+
+    def run(gain: str, verify: str, seed: str) -> Any:
+        env = {"UNIT": "m", "GAIN": gain, "JITSERVER_VERIFY": verify, "PYTHONHASHSEED": seed}
+        return run_script(DECLARED, env={"JITSERVER_ADDRESS": address, **env})
+
+    with new_daemon(address):
+        assert run("2", "new", "1") == [True, 6.0]
+        assert run("2", "new", "2") == [False, 6.0]
+        assert run("2", "always", "3") == [True, 6.0]
+        is_traced, error = run("5", "always", "4")
+    assert is_traced
+    assert "ProgramsDiffer: scaled: the cached program differs from the trace in this process" in error

@@ -163,7 +163,7 @@ class _Making:
         differs_otherwise = self._own.difference_of_results(
             prepared.results, tree.unflattener_of_sent(structure)
         ) or self._own.difference_of_callbacks(functions, ref, in_order=in_order)
-        if there.digest and not (is_same and not differs_otherwise):
+        if differs_otherwise or not is_same:
             name = self._wanted.name
             raise ProgramsDiffer(
                 f"{name}: the cached program differs from the trace in this process. Please report this, with the "
@@ -366,9 +366,12 @@ class _Making:
             base = self._unchanged(identity)
         except _DiffersError as error:
             raise CaptureError(str(error)) from None
-        structure = tree.encode(self._own.structure(), identity.captured.index_of)
+        ref = identity.captured.index_of
+        traced = Traced(
+            exported.key, exported.results, tree.encode(self._own.structure(), ref), self._own.comparable_evidence(ref)
+        )
         log = CompileLog(self._wanted, identity.parts, why)
-        return self._sent(identity.lookup, exported, structure, log, base, identity.inputs, self._manifest())
+        return self._sent(identity.lookup, exported, traced, log, base, identity.inputs, self._manifest())
 
     def _of_own_trace(self, why: CaptureError, watched: Capture | None) -> Program:
         """Make the daemon compile the own trace, which other processes must make, too.
@@ -389,7 +392,8 @@ class _Making:
                 signature = signature_of(wanted, None)
                 log = CompileLog(wanted, functools.partial(parts_of_traced, wanted, exported.key, signature), why)
                 lookup = Lookup(exported.key, "", (), signature)
-                made = self._sent(lookup, exported, tree.UNKNOWN, log, self._current(watched, inputs), inputs)
+                traced = Traced(exported.key, exported.results, tree.UNKNOWN)
+                made = self._sent(lookup, exported, traced, log, self._current(watched, inputs), inputs)
         except CaptureError as error:
             raise error if str(error) == str(why) else CaptureError(f"{why}; {error}") from error
         if self._note:
@@ -421,7 +425,7 @@ class _Making:
         self,
         lookup: Lookup,
         exported: Exported,
-        structure: bytes,
+        traced: Traced,
         log: CompileLog,
         watched: Capture | None,
         inputs: tuple[Input, ...],
@@ -433,7 +437,6 @@ class _Making:
             found, generation = programs.look_up(session, lookup, manifests_of, values.no_deref, report_phase)
             prepared = found.prepared
             if prepared is None:
-                traced = Traced(exported.key, exported.results, structure)
                 request = Prepare(lookup, wanted.name, _where(wanted.fun), traced, log.parts(), manifest)
                 prepared, generation = programs.make(session, request, exported.program, values.no_deref, report_phase)
         session.count_client_trace()

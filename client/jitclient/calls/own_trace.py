@@ -209,6 +209,10 @@ class OwnTrace:
         """Return the digest of the trace without its order; empty if the trace cannot be compared in that way."""
         return order_free(self._in_wire_order()[0], ref)
 
+    def comparable_evidence(self, ref: values.Ref) -> Evidence:
+        """Return the digests by which a process that finds this trace's program compares it with its own trace."""
+        return Evidence(self.evidence(ref).digest, order_free=self.order_free(ref))
+
     def difference_of_results(self, results: Sequence[Spec], unflatten: Callable[[Sequence[Any]], Any]) -> str:
         """Return how the results of a program differ from those of the own trace; empty if they are equal.
 

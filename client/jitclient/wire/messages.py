@@ -12,7 +12,7 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 11
+PROTOCOL = 12
 """Version of the protocol, compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, DONE, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK = 16, 17, 18, 19, 20, 21, 22, 23
@@ -220,12 +220,29 @@ class Upload(Message):
     part: bytes
 
 
+class Evidence(Part, frozen=True):
+    """Summary of a trace, for comparison with another trace of the function.
+
+    `digest` covers the lowered text and the callbacks. `text` and `callbacks` hold them, unless they are long.
+    """
+
+    digest: bytes = b""
+    text: str = ""
+    callbacks: tuple[str, ...] = ()
+    # Digest without the order, if the program was settled by a trace that differs only in its order.
+    order_free: bytes = b""
+
+
 class Traced(Message):
-    """Program that the client traced: the digest of its bytes, and its results."""
+    """Program that the client traced: the digest of its bytes, its results, and the evidence of the trace.
+
+    A program that only processes with the same trace find needs no evidence.
+    """
 
     key: str
     results: tuple[Spec, ...]
     tree: Value
+    evidence: Evidence = Evidence()
 
 
 class Prepare(Message):
@@ -269,19 +286,6 @@ class State(Message):
 
     names: tuple[str, ...]
     state: tuple[bytes, ...]
-
-
-class Evidence(Part, frozen=True):
-    """Summary of a trace, for comparison with another trace of the function.
-
-    `digest` covers the lowered text and the callbacks. `text` and `callbacks` hold them, unless they are long.
-    """
-
-    digest: bytes = b""
-    text: str = ""
-    callbacks: tuple[str, ...] = ()
-    # Digest without the order, if the program was settled by a trace that differs only in its order.
-    order_free: bytes = b""
 
 
 class Slot(Part, frozen=True):
