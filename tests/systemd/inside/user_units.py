@@ -38,7 +38,7 @@ def check_uninstall_says_that_there_is_nothing() -> None:
 def check_errors_are_typed_and_say_what_to_do() -> None:
     failed(stranger.jitserver("install"), 1, "no systemd runs for this user", "loginctl enable-linger stranger")
     failed(u.jitserver("install", "--system", "u"), 1, "sudo jitserver")
-    failed(u.jitserver("install", JITSERVER_ADDRESS="unix:/tmp/x.sock"), 1, "JITSERVER_ADDRESS", "unset it")
+    failed(u.jitserver("install", JITSERVER_ADDRESS="unix:/tmp/x.sock"), 1, "JITSERVER_ADDRESS", "Unset it")
     failed(
         u.jitserver("install", XDG_CONFIG_HOME=str(u.home / "other")), 1, "does not read units from", "XDG_CONFIG_HOME"
     )
