@@ -18,7 +18,7 @@ class Effort:
 
     def rounds(self, full: int) -> int:
         """How many turns each contender has."""
-        return 2 if self.quick else full
+        return 1 if self.quick else full
 
     def seconds(self, full: float) -> float:
         """For how long one sample repeats what it times."""

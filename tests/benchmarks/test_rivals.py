@@ -46,6 +46,7 @@ def test_messages_of_the_bare_socket(size: int) -> None:
     assert received["text"] == message["text"]
 
 
+@pytest.mark.slow
 def test_what_fails_in_one_contender_is_said_and_the_others_go_on() -> None:
     with crew((plain_jax, bare_socket)) as contenders:
         samples = contenders.compare("", fails_without_put, rounds=2)

@@ -60,6 +60,7 @@ def test_the_exit_status_says_whether_ours_failed(
     assert json.loads(done.stdout)["results"]["small_call"]["rows"][0]["failed"] == failed
 
 
+@pytest.mark.slow
 def test_the_plot_is_drawn_from_a_saved_run(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from benchmarks import plot

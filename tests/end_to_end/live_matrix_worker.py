@@ -16,25 +16,22 @@ COUNTED = ("traces", "compiles", "hits", "client_traces", "local_runs")
 
 
 def main():
-    folder, out, compared = Path(sys.argv[1]), Path(sys.argv[2]), "--compared" in sys.argv
+    folder, out = Path(sys.argv[1]), Path(sys.argv[2])
     kinds = sorted(path.name for path in folder.iterdir())
     sys.path[:0] = [str(folder / kind) for kind in kinds]
     report = {}
     for kind in kinds:
         before = counts()
-        report[kind] = call(importlib.import_module(f"k_{kind}").fn, compared)
+        report[kind] = call(importlib.import_module(f"k_{kind}").fn)
         after = counts()
         report[kind]["counted"] = {name: after[name] - before[name] for name in COUNTED}
     out.write_text(json.dumps(report))
 
 
-def call(fn, compared):
+def call(fn):
     import jax
 
-    found = {"daemon": outcome(jitclient.jit(fn))}
-    if compared:
-        found.update(jax=outcome(jax.jit(fn)), direct=outcome(fn))
-    return found
+    return {"daemon": outcome(jitclient.jit(fn)), "jax": outcome(jax.jit(fn)), "direct": outcome(fn)}
 
 
 def outcome(fn):

@@ -187,7 +187,6 @@ def test_a_capture_that_is_not_faithful_costs_warmth_alone(own_daemon: tuple[Run
         assert all("traced in each process" in text and "7.000000e+00" in text for text in texts)
 
 
-@pytest.mark.core
 def test_what_a_program_sets_in_a_package_is_seen_in_any_order(own_daemon: tuple[Run, Counts]) -> None:
     run, since = own_daemon
     program = """

@@ -19,6 +19,8 @@ from jitclient.wire.address import runtime_directory
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.strikes import Strikes, Work
 
+pytestmark = pytest.mark.slow
+
 FUNCTIONS = """
     import ctypes, functools, json, pathlib, select
     import jax

@@ -12,6 +12,8 @@ from jitclient.errors import DaemonUnavailable, loading
 from jitclient.jaxside import memory, trace_state
 from jitclient.wire.address import Address
 
+pytestmark = pytest.mark.slow
+
 DESCRIPTORS = 64
 
 

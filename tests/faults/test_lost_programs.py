@@ -12,6 +12,8 @@ from jitclient.core.settings import Settings
 from jitclient.session.handshake import ask
 from jitclient.wire.messages import EntryInfo, Listed, Match, Verb
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
     @jitclient.jit
     def f(x):

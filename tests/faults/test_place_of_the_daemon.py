@@ -12,6 +12,8 @@ import pytest
 
 from jitclient.wire.address import Address
 
+pytestmark = pytest.mark.slow
+
 CLIENT = """
     @jitclient.jit
     def double(x):

@@ -387,58 +387,6 @@ def test_a_damaged_file_is_a_lost_session_whose_handles_say_why(serve: Any, star
         client.ends()
 
 
-def test_a_damaged_array_is_lost_alone(serve: Any, start_client: Any) -> None:
-    source = (
-        EXACT
-        + """
-    print("ready")
-    sys.stdin.readline()
-    try:
-        np.asarray(kept)
-    except errors.ArrayLost as error:
-        assert "could not restore this array" in str(error), error
-        print("lost")
-    print(int(state["n"]))
-"""
-    )
-    with serve() as daemon:
-        client = start_client(daemon, source, JITSERVER_AUTOSTART="1")
-        client.says("ready")
-        daemon.process.send_signal(signal.SIGTERM)
-        assert daemon.process.wait(60) == 0
-        path = max(left("arrays"), key=lambda path: path.stat().st_size)
-        data = bytearray(path.read_bytes())
-        data[100_000] ^= 1
-        path.write_bytes(data)
-        client.goes_on()
-        client.says("lost", "0")
-        client.ends()
-
-
-def test_a_folder_that_cannot_be_written_is_an_end_as_before(serve: Any, start_client: Any, tmp_path: Path) -> None:
-    source = (
-        EXACT
-        + """
-    print("ready")
-    sys.stdin.readline()
-    try:
-        np.asarray(kept)
-    except errors.ArrayLost:
-        print("lost")
-    print(int(mixed(np.uint32(1), np.uint32(1))))
-"""
-    )
-    (tmp_path / "file").write_text("in the way")
-    with serve(JITSERVER_CACHE_DIR=str(tmp_path / "file")) as daemon:
-        client = start_client(daemon, source, JITSERVER_AUTOSTART="1")
-        client.says("ready")
-        daemon.process.send_signal(signal.SIGTERM)
-        assert daemon.process.wait(60) == 0
-        client.goes_on()
-        client.says("lost", "5")
-        client.ends()
-
-
 def test_forked_children_find_what_they_share(serve: Any, start_client: Any, restart: Any) -> None:
     source = (
         EXACT
@@ -610,21 +558,7 @@ def test_what_is_kept_and_cannot_be_read_says_why_until_it_is_kept_again(
         assert daemon.counts().lost_names == ()
 
 
-def test_a_client_that_died_during_the_restart_leaves_nothing(serve: Any, start_client: Any, restart: Any) -> None:
-    with serve() as daemon:
-        client = start_client(daemon, EXACT + "    print('ready')\n    signal.pause()")
-        client.says("ready")
-        daemon.process.send_signal(signal.SIGTERM)
-        assert daemon.process.wait(60) == 0
-        assert len(left("manifests")) == 1
-        client.kill()
-        client.process.wait()
-        restart(daemon)
-        assert left() == []
-        assert daemon.counts().sessions == 0
-
-
-def test_one_that_dies_after_it_before_it_came_back_leaves_nothing(
+def test_a_client_that_dies_after_it_before_it_came_back_leaves_nothing(
     serve: Any, start_client: Any, restart: Any, at_once: Any
 ) -> None:
     with serve() as daemon:

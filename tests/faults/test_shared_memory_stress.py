@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 CLIENT = """
     import random
     from jitclient.session.blocks import Blocks

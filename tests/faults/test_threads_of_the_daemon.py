@@ -12,6 +12,8 @@ import pytest
 
 from jitclient.errors import JitserverError
 
+pytestmark = pytest.mark.slow
+
 END_SECONDS = 60  # a test fails instead of waiting for ever
 
 DYING = """

@@ -166,6 +166,7 @@ def scaled(model: Any, x: Any, flag: bool) -> Any:
     return jax.vmap(model)(x) * SCALE, flag
 
 
+@pytest.mark.slow
 def test_it_may_be_inside_of_others_and_of_transformations() -> None:
     model = eqx.nn.MLP(2, 1, 8, 2, key=jax.random.key(0))
     plain = eqx.filter_jit(scaled.__wrapped__)

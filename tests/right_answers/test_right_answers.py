@@ -1,8 +1,9 @@
 """Every case of every program here gives what plain JAX gives, in fresh processes under several hash seeds.
 
 In each round, a daemon serves clients whose hash seeds differ from its own and from each other. In the core, that is
-one; in the other rounds, a second client meets what the first one left in the daemon. In one round, the clients also
-compare each program with a trace of theirs.
+one client with some programs; in the other rounds, a second client meets what the first one left in the daemon. In one
+of these, a third client has the hash seed of the first one; in the other, the clients also compare each program with a
+trace of theirs.
 
 A program may say of its cases, by name:
     WARM: the program of neither client is made from its own trace alone, and nothing is traced for the second one.
@@ -27,20 +28,27 @@ class Round:
     """The hash seeds of a daemon's clients, the first one's first.
 
     `verifies`: clients trace as well, and so import what bodies import: what is loaded may be part of a key.
-    `then`: those of later clients, which run the programs with SEEDED cases only.
+    `then`: that of a later client, which runs the programs with SEEDED cases only.
+    `programs`: those that are run, all by default.
     """
 
     seeds: tuple[int, ...]
     verifies: bool = False
-    then: tuple[int, ...] = ()
+    then: int | None = None
+    programs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return "-".join(["seeds", *map(str, self.seeds), *["verified"] * self.verifies])
 
 
-CORE = Round((1,), then=(1, 2))
-SLOW = [Round((1, 2)), Round((3, 4)), Round((7, 8), verifies=True)]
-ROUNDS = [CORE, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)]
+CORE = Round((1,), programs=("decorated", "effects", "handles", "made", "nodes", "places", "precision"))
+SEEDS = Round((1, 2), then=1)
+ROUNDS = [
+    pytest.param(these, case, marks=[pytest.mark.core if these is CORE else pytest.mark.slow], id=f"{these}-{case}")
+    for these in (CORE, SEEDS, Round((3, 4), verifies=True))
+    for case in cases(PROGRAMS)
+    if not these.programs or case.partition(".")[0] in these.programs
+]
 
 COMPILED_ONCE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
 """With a folder for it, what a process compiles outside of the daemon is not compiled again by another one."""
@@ -48,32 +56,35 @@ COMPILED_ONCE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSIST
 
 WARM, SET, SAID, LOCAL, SEEDED = (named(PROGRAMS, label) for label in ("WARM", "SET", "SAID", "LOCAL", "SEEDED"))
 
-Answers = Callable[[Round], tuple[dict[str, Outcomes], dict[str, Outcomes], list[Outcomes]]]
+Answers = Callable[[Round], tuple[dict[str, Outcomes], dict[str, Outcomes], Outcomes]]
 
 
 @pytest.fixture(scope="module")
 def answers(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Answers:
-    """For a round, what plain JAX gave under the hash seed of either client, and what they and later ones saw."""
+    """For a round, what plain JAX gave under the hash seed of either client, and what they and a later one saw."""
 
     @functools.cache
-    def of(these: Round) -> tuple[dict[str, Outcomes], dict[str, Outcomes], list[Outcomes]]:
+    def of(these: Round) -> tuple[dict[str, Outcomes], dict[str, Outcomes], Outcomes]:
         clients = dict(zip(("first", "second"), these.seeds, strict=False))
         compiled = {**COMPILED_ONCE, "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("compiled"))}
         seeded = sorted({case.partition(".")[0] for case in SEEDED})
-        plain = {client: run("plain", seed, PROGRAMS, **compiled) for client, seed in clients.items()}
+        plain = {client: run("plain", seed, PROGRAMS, *these.programs, **compiled) for client, seed in clients.items()}
         address = f"unix:{tmp_path_factory.mktemp('d')}/s"
         more = {"JITSERVER_ADDRESS": address, "JITSERVER_VERIFY": "always" if these.verifies else "new", **compiled}
         with new_daemon(address, env={"PYTHONHASHSEED": "100"}):
-            served = {client: run("served", seed, PROGRAMS, **more) for client, seed in clients.items()}
-            return plain, served, [run("served", seed, PROGRAMS, *seeded, **more) for seed in these.then]
+            served = {
+                client: run("served", seed, PROGRAMS, *these.programs, **more) for client, seed in clients.items()
+            }
+            then: Outcomes = {}
+            if these.then is not None:
+                then = run("served", these.then, PROGRAMS, *seeded, **more)
+            return plain, served, then
 
     return of
 
 
-@pytest.mark.core
-@pytest.mark.timeout(2400)  # the first of a round has all programs run four times
-@pytest.mark.parametrize("case", cases(PROGRAMS))
-@pytest.mark.parametrize("these", ROUNDS, ids=str)
+@pytest.mark.timeout(2400)  # the first of a round has all programs run
+@pytest.mark.parametrize(("these", "case"), ROUNDS)
 def test_is_what_plain_jax_gives(these: Round, case: str, answers: Answers) -> None:
     plain, served, _ = answers(these)
     for client in plain:
@@ -94,13 +105,13 @@ def test_is_what_plain_jax_gives(these: Round, case: str, answers: Answers) -> N
             assert got["ran_here"] == 0, f"the {client} client: {got}"
 
 
-@pytest.mark.core
+@pytest.mark.slow
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("case", sorted(SEEDED))
 def test_what_one_client_traced_another_with_its_hash_seed_finds(case: str, answers: Answers) -> None:
-    _, served, then = answers(CORE)
-    first, second, other = (outcomes[case] for outcomes in (served["first"], *then))
+    _, served, then = answers(SEEDS)
+    first, other, again = served["first"][case], served["second"][case], then[case]
     assert first["traced_here"] > 0
-    assert second["traced_here"] == 0
     assert other["traced_here"] > 0
-    assert first["returns"] == second["returns"] == other["returns"]
+    assert again["traced_here"] == 0
+    assert first["returns"] == other["returns"] == again["returns"]

@@ -95,6 +95,7 @@ def test_the_daemon_there_is_started_and_stopped(new_host: Any, cli: Callable[..
         assert cli("status", env=far.env).returncode == 3
 
 
+@pytest.mark.slow
 def test_a_restart_there_keeps_arrays(new_host: Any, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     with new_host() as far:
         assert cli("start", env=far.env).returncode == 0

@@ -142,37 +142,6 @@ def test_a_class_that_the_function_itself_uses_is_the_argument_s_class() -> None
     both(fun, Layer(F32, F32, "x"))
 
 
-def test_positional_and_keyword_arguments_and_defaults() -> None:
-    def fun(a: Any, b: Any = 2.0, *rest: Any, c: Any, d: Any = 4.0, **more: Any) -> Any:
-        return a + b + c + d + sum(rest) + sum(more.values())
-
-    both(fun, 1.0, c=3)
-    both(fun, 1.0, 2, 5.0, 6, c=F32, e=np.float32(1), f=1)
-    both(fun, b=F32, a=1, c=2)
-
-
-def test_no_arguments_at_all() -> None:
-    both(lambda: (jnp.arange(3), 1.5))
-
-
-@pytest.mark.parametrize(
-    ("options", "args", "kwargs"),
-    [
-        ({"static_argnums": 1}, (F32, 2), {}),
-        ({"static_argnums": (0, 2)}, ("mul", F32, "twice"), {}),
-        ({"static_argnames": "how"}, (F32,), {"how": ("a", 1, None)}),
-        ({"static_argnums": -1}, (F32, 3.5), {}),
-    ],
-)
-def test_static_arguments(options: dict[str, Any], args: Any, kwargs: Any) -> None:
-    def fun(*args: Any, **kwargs: Any) -> Any:
-        arrays = [arg for arg in (*args, *kwargs.values()) if isinstance(arg, jax.Array)]
-        statics = [arg for arg in (*args, *kwargs.values()) if not isinstance(arg, jax.Array)]
-        return [array + len(repr(statics)) for array in arrays]
-
-    both(fun, *args, jit_options=options, **kwargs)
-
-
 def test_a_function_as_a_static_argument_is_part_of_the_program() -> None:
     def apply(function: Any, x: Any) -> Any:
         return function(x)
@@ -209,22 +178,6 @@ def test_decorating_bare_with_keywords_and_as_a_call() -> None:
     assert bare.__wrapped__(1) == 2
 
 
-def test_methods_partials_and_callable_objects() -> None:
-    class Model:
-        scale = 3.0
-
-        @functools.partial(jitclient.jit, static_argnums=0)
-        def method(self, x: Any) -> Any:
-            return x * self.scale
-
-        def __call__(self, x: Any) -> Any:
-            return x + self.scale
-
-    assert Model().method(2.0).item() == 6
-    assert jitclient.jit(functools.partial(jnp.multiply, 5.0))(2.0).item() == 10
-    assert jitclient.jit(Model())(2.0).item() == 5
-
-
 def test_handles_are_arguments_and_stay_on_the_daemon(counts: Callable[..., dict[str, Any]]) -> None:
     add = jitclient.jit(lambda x, y: x + y)
     total = add(np.zeros(50_000, np.float32), 1.0)
@@ -234,39 +187,12 @@ def test_handles_are_arguments_and_stay_on_the_daemon(counts: Callable[..., dict
     np.testing.assert_array_equal(np.asarray(total), np.full(50_000, 6.0, np.float32))
 
 
-def test_a_jitted_function_inside_another_and_inside_jaxs() -> None:
-    @jitclient.jit
-    def inner(x: Any) -> Any:
-        return x * 2
-
-    @jitclient.jit
-    def outer(x: Any) -> Any:
-        return inner(x) + 1
-
-    assert outer(3.0).item() == 7
-    assert float(jax.jit(lambda x: inner(x) + 1)(3.0)) == 7
-    assert float(jax.grad(inner)(3.0)) == 2
-    assert jax.vmap(inner)(jnp.arange(3.0)).tolist() == [0, 2, 4]
-
-
 def test_transformations_inside() -> None:
     def fun(x: Any) -> Any:
         carry, ys = jax.lax.scan(lambda c, a: (c + a, c * a), 0.0, x)
         return jax.grad(lambda v: jnp.sum(jnp.sin(v) ** 2))(x), jax.vmap(jnp.exp)(x), carry, ys
 
     both(fun, np.linspace(0, 1, 7, dtype=np.float32))
-
-
-def test_donation_ends_the_handle_as_in_jax() -> None:
-    bump = jitclient.jit(lambda x: x + 1, donate_argnums=0)
-    first = jitclient.device_put(F32)
-    second = bump(first)
-    assert first.is_deleted()
-    with pytest.raises(RuntimeError, match="deleted"):
-        np.asarray(first)
-    with pytest.raises(RuntimeError, match="deleted"):
-        bump(first)
-    assert second.tolist() == (F32 + 1).tolist()
 
 
 def test_donating_one_tree_of_several_arguments() -> None:
@@ -314,22 +240,6 @@ def test_other_settings_decide_too() -> None:
         jitclient.jit(lambda x, y: x + y)(np.int32(1), np.float32(1))
 
 
-def test_disable_jit_runs_here() -> None:
-    seen = []
-    with jax.disable_jit():
-        jitclient.jit(lambda x: seen.append(type(x)) or x)(jnp.ones(2))
-    assert len(seen) == 1
-
-
-def test_one_trace_per_signature(counts: Callable[..., dict[str, Any]]) -> None:
-    offset = np.random.default_rng().random()  # new to the daemon
-    fun = jitclient.jit(lambda x: x + offset)
-    before = counts()["traces"]
-    for argument in (1.0, 2.0, np.float32(1), np.float32(5), F32, F32 * 2):
-        fun(argument)
-    assert counts()["traces"] - before == 3
-
-
 def test_rebinding_a_global_is_seen_at_the_next_call() -> None:
     namespace: dict[str, Any] = {"__name__": "__main__"}
     exec("K = 2.0\ndef fun(x): return x * K", namespace)
@@ -375,15 +285,6 @@ def test_function_key_is_of_the_function_and_not_of_the_wrapper() -> None:
     key = jitclient.function_key(fun)
     assert key == jitclient.function_key(jitclient.jit(fun))
     assert key != jitclient.function_key(lambda x: x + 2)
-
-
-def test_a_donated_array_that_the_program_cannot_use_lives_on_as_in_jax() -> None:
-    theirs, ours = jnp.asarray(F32), jitclient.device_put(F32)
-    for jit, array in ((jax.jit, theirs), (jitclient.jit, ours)):
-        with pytest.warns(UserWarning, match="donated buffers were not usable"):
-            jit(lambda x: jnp.sum(x), donate_argnums=0)(array)
-    assert theirs.is_deleted() == ours.is_deleted()
-    assert ours.tolist() == F32.tolist() or ours.is_deleted()
 
 
 def test_bytes_in_the_other_order_are_refused_as_in_jax() -> None:

@@ -1,4 +1,4 @@
-"""`jitclient.Array` without a look, and looks, against numpy and jax."""
+"""`jitclient.Array`: its bytes, and when it is freed. What it looks like is in test_operations.py."""
 
 import gc
 import json
@@ -24,20 +24,8 @@ def array() -> jitclient.Array:
     return jitclient.device_put(VALUE)
 
 
-def test_what_is_known_without_a_look(array: jitclient.Array) -> None:
-    assert (array.shape, array.dtype, array.ndim, array.size, array.nbytes) == ((3, 4), np.float32, 2, 12, 48)
-    assert not array.weak_type
-    assert array.is_ready()
+def test_to_wait_for_it_gives_it_back(array: jitclient.Array) -> None:
     assert array.block_until_ready() is array
-    assert len(array) == 3
-
-
-def test_looks(array: jitclient.Array) -> None:
-    np.testing.assert_array_equal(np.asarray(array), VALUE)
-    assert array.tolist() == VALUE.tolist()
-    assert array.item(5) == 5
-    assert np.asarray(array, dtype=np.float64).dtype == np.float64
-    assert f"{array}" == f"{VALUE}"
 
 
 def test_its_bytes_are_those_of_the_elements() -> None:
@@ -54,48 +42,6 @@ def test_a_look_is_read_only_and_a_copy_is_not(array: jitclient.Array) -> None:
         np.asarray(array)[0] = 1
     np.array(array, copy=True)[0] = 1
     np.testing.assert_array_equal(np.asarray(array), VALUE)
-
-
-def test_scalars() -> None:
-    number = jitclient.device_put(3)
-    assert (int(number), float(number), complex(number), bool(number), number.item()) == (3, 3.0, 3 + 0j, True, 3)
-    assert [10, 20, 30, 40][number] == 40
-    assert f"{jitclient.device_put(np.float32(1.25)):.1f}" == "1.2"
-
-
-@pytest.mark.parametrize("look", [float, int, complex, bool])
-def test_only_scalars_become_scalars(array: jitclient.Array, look: Callable[[Any], Any]) -> None:
-    with pytest.raises((TypeError, ValueError)):
-        look(array)
-    with pytest.raises((TypeError, ValueError)):
-        look(jnp.asarray(VALUE))
-
-
-def test_what_is_no_index_is_none() -> None:
-    for value in (np.float32(1), VALUE, np.bool_(True)):
-        with pytest.raises(TypeError):
-            [1, 2][jitclient.device_put(value)]
-
-
-def test_zero_dimensions_have_no_length() -> None:
-    number = jitclient.device_put(1.0)
-    with pytest.raises(TypeError):
-        len(number)
-    with pytest.raises(TypeError):
-        iter(number)
-
-
-def test_repr(array: jitclient.Array) -> None:
-    assert repr(jitclient.device_put(2.5)) == "Array(2.5, dtype=float32, weak_type=True)"
-    assert repr(array).startswith("Array([[ 0.,  1.,  2.,  3.],\n")
-    assert repr(array).endswith("dtype=float32)")
-
-
-def test_it_is_not_hashable_as_in_jax(array: jitclient.Array) -> None:
-    with pytest.raises(TypeError, match="unhashable"):
-        hash(array)
-    with pytest.raises(TypeError, match="unhashable"):
-        hash(jnp.asarray(VALUE))
 
 
 def test_the_last_handle_frees_it(cli: Callable[..., Any], until: Callable[..., Any]) -> None:

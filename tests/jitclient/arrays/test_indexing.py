@@ -1,6 +1,10 @@
-"""Every form of index, as the conformance run compares them, on arrays whose axes are short."""
+"""Forms of index, as the conformance run compares them, on arrays whose axes are short.
+
+The conformance run has the product of forms, uses and shapes; a test has all pairs of them.
+"""
 
 import importlib
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +19,6 @@ pytestmark = pytest.mark.usefixtures("daemon")
 
 TOP = Path(__file__).parents[3]
 READ, SET = "array[{}]", "array.at[{}].set(3)"
-QUICK = [
-    ((2, 1), READ),
-    *(pytest.param(*each, marks=pytest.mark.slow) for each in [((1,), READ), ((0,), READ), ((1,), SET)]),
-]
 
 
 @pytest.fixture
@@ -29,17 +29,30 @@ def indexing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.delitem(sys.modules, name)
 
 
-@pytest.mark.parametrize(("shape", "use"), QUICK)
+@pytest.mark.slow
+@pytest.mark.parametrize(("shape", "use"), [((2, 1), READ), ((1,), READ), ((0,), READ), ((1,), SET)])
 def test_short_axes(shape: tuple[int, ...], use: str, indexing: Any) -> None:
     found = list(indexing.differences(shape, indexing.expressions([use], indexing.FEW_SLICES)))
     assert len(found) > 100
     assert not [difference for difference in found if difference]
 
 
+def pairs(indexing: Any) -> Iterator[tuple[tuple[int, ...], list[str]]]:
+    """Yield for each shape all forms of index, each in one use: the next shape that has a form has its next use."""
+    turns: dict[str, Iterator[int]] = {}
+    for shape in indexing.SHAPES:
+        slices = indexing.SLICES if shape in indexing.SHAPES_OF_ALL_SLICES else indexing.FEW_SLICES
+        forms = list(indexing.expressions(["{}"], slices))
+        uses = [next(turns.setdefault(form, itertools.count(len(turns)))) % len(indexing.USES) for form in forms]
+        yield shape, [indexing.USES[use].format(form) for use, form in zip(uses, forms, strict=True)]
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_all_of_them(indexing: Any) -> None:
-    assert not [difference for difference in indexing.all_differences() if difference]
+@pytest.mark.timeout(600)
+def test_every_form_on_every_shape_and_in_every_use(indexing: Any) -> None:
+    found = list(itertools.chain(*(indexing.differences(shape, written) for shape, written in pairs(indexing))))
+    assert len(found) > 2000
+    assert not [difference for difference in found if difference]
 
 
 def test_a_difference_is_seen(indexing: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,7 @@ def test_the_run_is_no_part_of_wandbs_configuration(libraries: None, write: Any)
     assert capture(module.step).key != captured.key
 
 
+@pytest.mark.slow
 def test_addresses_and_hashes_are_no_part_of_models(libraries: None, write: Any, tmp_path: Path) -> None:
     script = MODEL.format(home="pydantic_")
     module = write(um_model=script)

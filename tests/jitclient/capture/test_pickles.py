@@ -197,6 +197,7 @@ def test_reading_a_file_to_be_pickled_is_no_input(write, tmp_path):
     assert capture(module.fn).key == before
 
 
+@pytest.mark.slow
 def test_an_object_that_reaches_too_much_is_captured_as_it_is(write):
     module = write(
         um_large="""

@@ -127,6 +127,7 @@ def test_classes_that_jax_does_not_keep_are_freed(write):
     assert cls() is None
 
 
+@pytest.mark.slow
 def test_a_few_hundred_captures_leave_nothing_behind(write):
     """Bounded by what is alive: no modules, no functions, no classes that JAX does not keep."""
     template = """

@@ -54,7 +54,6 @@ def noted(run_script: Any) -> str:
     return json.dumps(run_script(NOTES))
 
 
-@pytest.mark.core
 def test_operations_are_prepared_without_a_backend_threads_or_a_trace_of_them(noted: str, run_script: Any) -> None:
     names, has_backend, threads, cached = run_script(PREPARES.format(change=""), noted)
     assert {"jit(cos)", "jit(_normal)", "jit(_threefry_seed)"} <= set(names)

@@ -5,6 +5,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 PROGRAM = textwrap.dedent(
     """
     import sys, threading
@@ -32,6 +34,7 @@ PROGRAM = textwrap.dedent(
 )
 
 
+@pytest.mark.slow
 def test_the_first_messages_of_a_kind_may_come_at_once() -> None:
     # Without the lock every second process crashes, if it is alone.
     assert [subprocess.run([sys.executable, "-c", PROGRAM]).returncode for _ in range(12)] == [0] * 12

@@ -63,6 +63,7 @@ def listed(done: Any) -> list[str]:
     return [entry["name"] for entry in json.loads(done.stdout)]
 
 
+@pytest.mark.slow
 def test_the_order_is_chosen(
     cli: Callable[..., Any], nobody: dict[str, str], on_disk: Callable[[list[EntryInfo]], None]
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_glob_is_for_names_and_labels(
     assert listed(cli("cache", "ls", "--match", "nothing", "--json", env=nobody)) == []
 
 
+@pytest.mark.slow
 def test_a_table_has_fifty_rows_and_says_how_many_more_there_are(
     cli: Callable[..., Any], nobody: dict[str, str], on_disk: Callable[[list[EntryInfo]], None]
 ) -> None:

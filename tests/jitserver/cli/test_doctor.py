@@ -55,6 +55,7 @@ def test_a_bad_setting_is_a_problem(setting: dict[str, str], cli: Callable[..., 
     assert next(iter(setting.values())) in by_check(done)["settings"]["says"]
 
 
+@pytest.mark.slow
 def test_start_starts_a_daemon(cli: Callable[..., Any], nowhere: dict[str, str]) -> None:
     pid = None
     try:

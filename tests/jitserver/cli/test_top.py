@@ -59,6 +59,7 @@ def test_calls_before_the_interval_are_not_counted(daemon: str, cli: Callable[..
     assert found["calls"] == 0
 
 
+@pytest.mark.slow
 def test_programs_in_progress_are_shown(
     daemon: str, cli: Callable[..., Any], until: Callable[..., Any], tmp_path: Path, gate: Any
 ) -> None:

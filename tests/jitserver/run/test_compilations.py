@@ -35,6 +35,7 @@ def test_single_operations_are_found_by_the_next_run(run: Callable[..., Any], co
     assert run() == [value, misses, 0, folder]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "variables", "folder"),
     [

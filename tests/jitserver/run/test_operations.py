@@ -169,7 +169,7 @@ PROGRAMS = {
     ),
 }
 
-CORE = {"nothing", "x64", "jax_is_changed", "rule_is_changed", "errors"}
+CORE = {"nothing", "errors"}
 
 COUNTED = """
     import json, sys

@@ -300,6 +300,7 @@ def test_a_damaged_size_does_not_make_programs_leave(
     assert "a damaged row" in caplog.text
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_of_the_catalog_changes_a_program(tmp_path: Path, stored: Callable[..., Any]) -> None:
     store = Store(tmp_path, 100 * MIB)
     row = dataclasses.replace(stored("a", "é"), facts=b"facts" * 300, request=b"request" * 300)

@@ -39,6 +39,7 @@ def growth(how: str) -> tuple[int, int]:
     return worked, rested
 
 
+@pytest.mark.slow
 def test_freed_memory_is_kept_and_then_returned() -> None:
     assert growth("as it is")[0] < 16 << 20
     worked, rested = growth("keep")

@@ -69,6 +69,7 @@ def test_a_failed_call_is_a_problem_with_its_error(short_path: Path) -> None:
     assert "DaemonUnavailable" in found.says
 
 
+@pytest.mark.slow
 def test_a_call_that_succeeds_says_how_long_it_took(daemon: str, counts: Callable[..., dict[str, Any]]) -> None:
     before = counts()["calls"]
     [found] = call(running(address=daemon))
