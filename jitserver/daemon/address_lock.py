@@ -1,7 +1,6 @@
 """The daemon's hold on its address: a lock and a socket, which it creates again if they are removed."""
 
 import contextlib
-import fcntl
 import logging
 import os
 import socket
@@ -9,8 +8,9 @@ import time
 from pathlib import Path
 from typing import IO
 
+from jitclient.core.file_lock import open_lock, try_lock
 from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable, SettingsError
-from jitclient.wire.address import Address, open_lock
+from jitclient.wire.address import Address
 from jitserver.system import sd_notify
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class HeldAddress:
             log.warning(
                 "the lock file %s was removed or replaced. The daemon creates it again.", self.address.lock_path
             )
-            lock = _try_lock(self.address)
+            lock = _locked_file(self.address)
             if lock is None:
                 raise AddressTaken(f"another daemon has taken {self.address}")
             self._lock.close()
@@ -114,7 +114,7 @@ def _acquire_lock(address: Address) -> IO[str]:
     """
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
-        lock = _try_lock(address)
+        lock = _locked_file(address)
         if lock is not None:
             return lock
         with contextlib.suppress(DaemonUnavailable, DaemonSilent):
@@ -125,7 +125,7 @@ def _acquire_lock(address: Address) -> IO[str]:
         time.sleep(0.05)
 
 
-def _try_lock(address: Address) -> IO[str] | None:
+def _locked_file(address: Address) -> IO[str] | None:
     """Return the lock file, locked, with this process's id; None if another daemon has locked it.
 
     Raises:
@@ -136,9 +136,7 @@ def _try_lock(address: Address) -> IO[str] | None:
         lock = open_lock(address.lock_path)
     except OSError as error:
         raise SettingsError(f"a daemon cannot listen at {address}: {error}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not try_lock(lock):
         lock.close()
         return None
     if os.fstat(lock.fileno()).st_size > _MAX_LOCK_BYTES:

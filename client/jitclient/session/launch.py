@@ -1,7 +1,6 @@
 """Start of a daemon in the background: only one starts, however many clients try at the same time."""
 
 import contextlib
-import fcntl
 import os
 import socket
 import sys
@@ -13,8 +12,9 @@ from typing import IO
 import platformdirs
 
 from jitclient.core.digests import digest
+from jitclient.core.file_lock import open_lock, try_lock
 from jitclient.errors import DaemonError, DaemonUnavailable
-from jitclient.wire.address import Address, open_lock, runtime_directory, usable_directory
+from jitclient.wire.address import Address, runtime_directory, usable_directory
 
 START_SECONDS = 120.0
 IDLE_EXIT_SECONDS = 3 * 3600
@@ -52,7 +52,7 @@ def start(
     try:
         address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open_lock(_start_lock(address)) as lock:
-            _locked(lock, fcntl.LOCK_EX)
+            _wait_for_lock(lock)
             if first is not None:
                 first()
             with contextlib.suppress(DaemonUnavailable):
@@ -103,7 +103,7 @@ def wait_for_other_start(address: Address) -> bool:
     if not path.exists():
         return False
     with open_lock(path, "r") as lock:
-        return _locked(lock, fcntl.LOCK_SH)
+        return _wait_for_lock(lock, shared=True)
 
 
 def hold_start_lock(address: Address) -> None:
@@ -120,7 +120,7 @@ def hold_start_lock(address: Address) -> None:
     # The lock stays with another process that is starting a daemon.
     with open_lock(_start_lock(address)) as file, contextlib.suppress(DaemonUnavailable):
         # Wait briefly, because clients that look for the lock hold it for a moment.
-        _locked(file, fcntl.LOCK_EX, _POLL_SECONDS / 2)
+        _wait_for_lock(file, seconds=_POLL_SECONDS / 2)
         lock = os.dup(file.fileno())
         os.set_inheritable(lock, True)
         os.environ[_INHERITED_LOCK] = str(lock)
@@ -137,7 +137,7 @@ def _start_lock(address: Address) -> Path:
     return address.path.with_suffix(".start")
 
 
-def _locked(lock: IO[str], kind: int, seconds: float | None = None) -> bool:
+def _wait_for_lock(lock: IO[str], shared: bool = False, seconds: float | None = None) -> bool:
     """Lock the file; return whether another process held the lock.
 
     Raises:
@@ -146,17 +146,14 @@ def _locked(lock: IO[str], kind: int, seconds: float | None = None) -> bool:
     seconds = START_SECONDS if seconds is None else seconds
     deadline = time.monotonic() + seconds
     waited = False
-    while True:
-        try:
-            fcntl.flock(lock, kind | fcntl.LOCK_NB)
-            return waited
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise DaemonUnavailable(
-                    f"another process holds the lock {lock.name}, but has started no daemon for {seconds:.0f} s"
-                ) from None
+    while not try_lock(lock, shared):
         waited = True
+        if time.monotonic() > deadline:
+            raise DaemonUnavailable(
+                f"another process holds the lock {lock.name}, but has started no daemon for {seconds:.0f} s"
+            )
         time.sleep(_POLL_SECONDS)
+    return waited
 
 
 def command(address: Address) -> list[str]:

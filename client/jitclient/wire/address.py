@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import os
 import pwd
 import socket
@@ -13,9 +12,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from jitclient.core.digests import digest
+from jitclient.core.file_lock import open_lock, try_lock
 from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
 
 if TYPE_CHECKING:
@@ -81,11 +81,7 @@ class Address(NamedTuple):
         if not self.lock_path.exists():
             return False
         with open_lock(self.lock_path, "r") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            return False
+            return not try_lock(file)
 
     def connect(self, timeout: float = 5.0) -> socket.socket:
         """Connect a socket to the daemon.
@@ -205,21 +201,6 @@ def default_addresses(address: str | None) -> list[Address]:
         return [each for each in (user_address(), system_address()) if each is not None]
     except OSError as error:
         raise DaemonUnavailable(f"cannot create a directory for the daemon's socket: {error}") from error
-
-
-def open_lock(path: Path, mode: str = "a+") -> IO[str]:
-    """Open a lock file, without following a symbolic link and without waiting for a pipe.
-
-    In a shared directory, a link may be another user's.
-
-    Raises:
-        DaemonUnavailable: the file cannot be opened.
-    """
-    try:
-        flags = os.O_NOFOLLOW | os.O_NONBLOCK
-        return open(path, mode, opener=lambda name, given: os.open(name, given | flags, 0o600))
-    except OSError as error:
-        raise DaemonUnavailable(f"cannot open the lock file {path}: {error.strerror or error}") from error
 
 
 def remote(address: str | None) -> "SshAddress | None":
