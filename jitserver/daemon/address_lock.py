@@ -4,11 +4,11 @@ import contextlib
 import logging
 import os
 import socket
-import time
 from pathlib import Path
 from typing import IO
 
 from jitclient.core.file_lock import open_lock, try_lock
+from jitclient.core.polling import Polling
 from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable, SettingsError
 from jitclient.wire.address import Address
 from jitserver.system import sd_notify
@@ -112,17 +112,14 @@ def _acquire_lock(address: Address) -> IO[str]:
         AddressTaken: another daemon serves at the address, or does not release it.
         SettingsError: the lock file cannot be opened.
     """
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        lock = _locked_file(address)
-        if lock is not None:
-            return lock
+    polling = Polling(_LOCK_SECONDS)
+    while (lock := _locked_file(address)) is None:
         with contextlib.suppress(DaemonUnavailable, DaemonSilent):
             address.connect().close()
             raise AddressTaken(f"a daemon serves at {address} already")
-        if time.monotonic() > deadline:
+        if not polling.pause():
             raise AddressTaken(f"another daemon holds {address} and does not release it")
-        time.sleep(0.05)
+    return lock
 
 
 def _locked_file(address: Address) -> IO[str] | None:

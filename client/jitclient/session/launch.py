@@ -4,7 +4,6 @@ import contextlib
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -13,12 +12,14 @@ import platformdirs
 
 from jitclient.core.digests import digest
 from jitclient.core.file_lock import open_lock, try_lock
+from jitclient.core.polling import Polling
 from jitclient.errors import DaemonError, DaemonUnavailable
 from jitclient.wire.address import Address, runtime_directory, usable_directory
 
 START_SECONDS = 120.0
 IDLE_EXIT_SECONDS = 3 * 3600
-_POLL_SECONDS = 0.02
+# A client that only looks for the start lock holds it for less.
+_LOOK_SECONDS = 0.01
 _MAX_LOG_BYTES = 10 << 20
 _CLIENT_ONLY = (
     "JITSERVER_START_LOCK",
@@ -119,8 +120,7 @@ def hold_start_lock(address: Address) -> None:
     address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # The lock stays with another process that is starting a daemon.
     with open_lock(_start_lock(address)) as file, contextlib.suppress(DaemonUnavailable):
-        # Wait briefly, because clients that look for the lock hold it for a moment.
-        _wait_for_lock(file, seconds=_POLL_SECONDS / 2)
+        _wait_for_lock(file, seconds=_LOOK_SECONDS)
         lock = os.dup(file.fileno())
         os.set_inheritable(lock, True)
         os.environ[_INHERITED_LOCK] = str(lock)
@@ -144,15 +144,13 @@ def _wait_for_lock(lock: IO[str], shared: bool = False, seconds: float | None = 
         DaemonUnavailable: another process held it for `seconds` seconds, by default as long as a start may take.
     """
     seconds = START_SECONDS if seconds is None else seconds
-    deadline = time.monotonic() + seconds
-    waited = False
+    polling, waited = Polling(seconds), False
     while not try_lock(lock, shared):
         waited = True
-        if time.monotonic() > deadline:
+        if not polling.pause():
             raise DaemonUnavailable(
                 f"another process holds the lock {lock.name}, but has started no daemon for {seconds:.0f} s"
             )
-        time.sleep(_POLL_SECONDS)
     return waited
 
 
@@ -220,7 +218,7 @@ def wait_for(address: Address, exit_status: Callable[[], str], log: Path, positi
     Raises:
         DaemonUnavailable: the daemon exited, or takes too long; the message ends with its log.
     """
-    deadline = time.monotonic() + START_SECONDS
+    polling = Polling(START_SECONDS)
     while True:
         with contextlib.suppress(DaemonUnavailable):
             return address.connect()
@@ -229,9 +227,8 @@ def wait_for(address: Address, exit_status: Callable[[], str], log: Path, positi
             with contextlib.suppress(DaemonUnavailable):
                 return address.connect()  # another daemon was faster
             raise DaemonUnavailable(f"the daemon exited during its start ({exited}):{_tail(log, position)}")
-        if time.monotonic() > deadline:
+        if not polling.pause():
             raise DaemonUnavailable(f"no answer within {START_SECONDS:.0f} s; see {log}:{_tail(log, position)}")
-        time.sleep(_POLL_SECONDS)
 
 
 def _reap(pid: int) -> str:

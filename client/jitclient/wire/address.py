@@ -8,7 +8,6 @@ import socket
 import stat
 import struct
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from jitclient.core.digests import digest
 from jitclient.core.file_lock import open_lock, try_lock
+from jitclient.core.polling import Polling
 from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ PROCESS_SETTINGS = (
 DAEMON_DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """Variables that a daemon sets unless the user did. These values select the same daemon as no value."""
 
-_POLL_SECONDS = 0.01
 _SUN_PATH = 108 if sys.platform == "linux" else 104
 # Excludes the terminating zero byte, and the dot and process id that `Address.listen` adds to the name.
 _MAX_PATH_BYTES = _SUN_PATH - len("\0..4194304")
@@ -110,14 +109,13 @@ class Address(NamedTuple):
 
     def _connect(self, sock: socket.socket, timeout: float) -> None:
         sock.settimeout(timeout)
-        deadline = time.monotonic() + timeout
+        polling = Polling(timeout)
         while True:
             try:
                 return sock.connect(os.fspath(self.path))
             except BlockingIOError as error:  # the backlog is full
-                if time.monotonic() > deadline:
+                if not polling.pause():
                     raise DaemonSilent(f"the daemon at {self} has accepted no connection for {timeout:g} s") from error
-            time.sleep(_POLL_SECONDS)
 
     def listen(self) -> socket.socket:
         """Create a listening socket. Its file appears only when clients can connect.
