@@ -5,12 +5,12 @@ import dataclasses
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from jitclient.core.polling import Polling
 from jitclient.core.settings import settings
 from jitclient.errors import DaemonLost, DaemonUnavailable, JitserverError
 from jitclient.session import handshake, launch
@@ -177,11 +177,10 @@ def _daemon_pid(address: Address, sock: socket.socket) -> int:
 def _stop_and_wait(address: Address, request: Callable[[Address], int]) -> int:
     """Stop a daemon, perhaps of another version; return its process id after it has released its address."""
     pid = request(address)
-    deadline = time.monotonic() + _STOP_SECONDS
+    polling = Polling(_STOP_SECONDS)
     while address.is_held():
-        if time.monotonic() > deadline:
+        if not polling.pause():
             raise DaemonLost(f"the daemon (pid {pid}) did not exit within {_STOP_SECONDS:.0f} s")
-        time.sleep(0.02)
     return pid
 
 

@@ -1,16 +1,16 @@
 """The daemon's hold on its address: a lock and a socket, which it creates again if they are removed."""
 
 import contextlib
-import fcntl
 import logging
 import os
 import socket
-import time
 from pathlib import Path
 from typing import IO
 
+from jitclient.core.file_lock import open_lock, try_lock
+from jitclient.core.polling import Polling
 from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable, SettingsError
-from jitclient.wire.address import Address, open_lock
+from jitclient.wire.address import Address
 from jitserver.system import sd_notify
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class HeldAddress:
             log.warning(
                 "the lock file %s was removed or replaced. The daemon creates it again.", self.address.lock_path
             )
-            lock = _try_lock(self.address)
+            lock = _locked_file(self.address)
             if lock is None:
                 raise AddressTaken(f"another daemon has taken {self.address}")
             self._lock.close()
@@ -112,20 +112,17 @@ def _acquire_lock(address: Address) -> IO[str]:
         AddressTaken: another daemon serves at the address, or does not release it.
         SettingsError: the lock file cannot be opened.
     """
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while True:
-        lock = _try_lock(address)
-        if lock is not None:
-            return lock
+    polling = Polling(_LOCK_SECONDS)
+    while (lock := _locked_file(address)) is None:
         with contextlib.suppress(DaemonUnavailable, DaemonSilent):
             address.connect().close()
             raise AddressTaken(f"a daemon serves at {address} already")
-        if time.monotonic() > deadline:
+        if not polling.pause():
             raise AddressTaken(f"another daemon holds {address} and does not release it")
-        time.sleep(0.05)
+    return lock
 
 
-def _try_lock(address: Address) -> IO[str] | None:
+def _locked_file(address: Address) -> IO[str] | None:
     """Return the lock file, locked, with this process's id; None if another daemon has locked it.
 
     Raises:
@@ -136,9 +133,7 @@ def _try_lock(address: Address) -> IO[str] | None:
         lock = open_lock(address.lock_path)
     except OSError as error:
         raise SettingsError(f"a daemon cannot listen at {address}: {error}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not try_lock(lock):
         lock.close()
         return None
     if os.fstat(lock.fileno()).st_size > _MAX_LOCK_BYTES:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from jitclient.core.polling import Polling
 from jitclient.core.threads import Thread
 from jitclient.errors import AddressTaken, SettingsError
 from jitclient.session import launch
@@ -284,12 +285,12 @@ class Daemon:
 
     def _wait_for_calls(self, deadline: float) -> int:
         """Wait until no call is running, or the deadline; return the number of running calls."""
+        polling = Polling(deadline - time.monotonic())
         while True:
             self._freeze()  # each time, because a client may have just connected
             left = self._listener.heartbeat.working()
-            if not left or time.monotonic() >= deadline:
+            if not left or not polling.pause():
                 return left
-            time.sleep(0.05)
 
     def _stop_accepting(self) -> None:
         try:

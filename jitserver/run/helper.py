@@ -1,7 +1,6 @@
 """Helper process: has imported the modules that scripts need, and forks a child for each run."""
 
 import contextlib
-import fcntl
 import gc
 import importlib
 import os
@@ -15,10 +14,11 @@ import warnings
 from collections.abc import Callable, Iterable
 
 from jitclient.capture.graph import set_order
+from jitclient.core.file_lock import open_lock, try_lock
 from jitclient.core.settings import settings
 from jitclient.jaxside import internals
 from jitclient.jaxside.operations import preparation
-from jitclient.wire.address import Address, default_addresses, open_lock, peer, remote
+from jitclient.wire.address import Address, default_addresses, peer, remote
 from jitserver.run import (
     child,
     fast_exit,
@@ -90,9 +90,7 @@ class Helper:
 
     def serve(self) -> Callable[[], None] | None:
         """Serve until it is time to exit. In the process of a run, return the function that runs the program."""
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(self._lock):
             # Another helper serves at this address.
             return None
         if fingerprint.key(fingerprint.facts(directories=sys.path)) != self._key:

@@ -6,7 +6,6 @@ existing file without a lock therefore means a crash, and the next daemon gives 
 """
 
 import contextlib
-import fcntl
 import logging
 import mmap
 import os
@@ -17,6 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from jitclient.core import file_lock
 from jitclient.core.digests import digest
 from jitserver.store.strikes import Strikes, Work
 
@@ -154,7 +154,7 @@ def _new(directory: Path, stem: str) -> tuple[Path, memoryview]:
     """Create a locked journal. Other processes see it only after it is locked, because the rename comes last."""
     number, name = tempfile.mkstemp(".new", f"{stem}-", directory)
     try:
-        fcntl.flock(number, fcntl.LOCK_EX)
+        file_lock.lock(number)
         with open(number, "wb", closefd=False) as file:
             # Allocate the disk space now: on a full disk, a later write to the mapped memory would kill the process.
             file.write(EMPTY_SLOT * _SLOTS)
@@ -172,10 +172,10 @@ def _new(directory: Path, stem: str) -> tuple[Path, memoryview]:
 
 def _count_crashes(directory: Path, stem: str, strikes: Strikes) -> None:
     for path in directory.glob(f"{stem}-*.journal"):
-        with contextlib.suppress(BlockingIOError, FileNotFoundError), open(path, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.fstat(file.fileno()).st_nlink:
-                continue  # another daemon has already counted it
+        with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
+            # Without links, another daemon has already counted it.
+            if not file_lock.try_lock(file) or not os.fstat(file.fileno()).st_nlink:
+                continue
             data = file.read()
             slots = (data[start : start + SLOT] for start in range(0, len(data) - SLOT + 1, SLOT))
             interrupted = [work for work in map(read, slots) if work is not None]

@@ -2,7 +2,6 @@
 
 import contextlib
 import datetime
-import fcntl
 import logging
 import threading
 from collections import Counter
@@ -12,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from jitclient.core import file_lock
 from jitserver.store import files
 from jitserver.store.files import Corrupt
 
@@ -176,7 +176,7 @@ class Strikes:
             if self._directory is not None:
                 # If the lock file cannot be opened, the strikes cannot be written either, and `_save` warns.
                 with contextlib.suppress(OSError):
-                    fcntl.flock(stack.enter_context(open(self._directory / "strikes.lock", "a")), fcntl.LOCK_EX)
+                    file_lock.lock(stack.enter_context(open(self._directory / "strikes.lock", "a")))
             yield
 
     def _refresh(self) -> None:

@@ -31,7 +31,7 @@ from jitclient.errors import (
 from jitclient.jaxside import client_device, context, tree
 from jitclient.jaxside.naming import shown
 from jitclient.session import process
-from jitclient.session.retry import ATTEMPTS
+from jitclient.session.retry import ATTEMPTS, with_retries
 from jitclient.session.session import Session
 from jitclient.wire.array_transport import raw_bytes
 from jitclient.wire.labels import of_spec
@@ -228,7 +228,7 @@ def _replacing(here: Session, wanted: "_Name", flat: _Flat, node: bytes) -> list
     try:
         return _publish(here, wanted, flat, node)
     except ArrayBudgetExceeded:
-        if not here.retrying(lambda: here.ask(Verb.FORGET, Forget(wanted.text), list[KeptInfo]), ATTEMPTS):
+        if not here.ask(Verb.FORGET, Forget(wanted.text), list[KeptInfo], ATTEMPTS):
             raise
     return _publish(here, wanted, flat, node)
 
@@ -281,7 +281,7 @@ def _find(session: Session, name: _Name) -> tuple[list[Array], bytes] | None:
             session.new_handles(len(found.specs))
             return make_handles(session, first, found.specs), found.tree
 
-    return None if name.key == "" else session.retrying(ask, ATTEMPTS)
+    return None if name.key == "" else with_retries(session, ask, ATTEMPTS)
 
 
 def _publish(session: Session, name: _Name, flat: _Flat, node: bytes) -> list[Array]:
@@ -304,7 +304,7 @@ def _publish(session: Session, name: _Name, flat: _Flat, node: bytes) -> list[Ar
                 raise DaemonLost("the daemon exited while it received a tree") from error
             return arrays
 
-    return session.retrying(ask, ATTEMPTS)
+    return with_retries(session, ask, ATTEMPTS)
 
 
 def _digest(value: Any) -> str:

@@ -15,7 +15,7 @@ from jitclient.jaxside.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype, sha
 from jitclient.jaxside.placement import Placement
 from jitclient.session.failures import to_exception
 from jitclient.session.pipeline import Drops
-from jitclient.session.retry import ATTEMPTS
+from jitclient.session.retry import ATTEMPTS, with_retries
 from jitclient.session.session import Session
 from jitclient.wire.array_transport import HostArray, dtype_named, is_key, nbytes_of
 from jitclient.wire.messages import Failure, Run, Spec
@@ -237,7 +237,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         run = Run(fetch=handles) if fetch else Run(wait=handles)
         try:
             # A fetch changes nothing, so it may be repeated while the session exists.
-            done, values = session.retrying(lambda: session.run(run, [], specs, self._generation), repeats=ATTEMPTS)
+            done, values = with_retries(session, lambda: session.run(run, [], specs, self._generation), ATTEMPTS)
         except DaemonHangs:
             raise
         except (ArrayLost, DaemonUnavailable) as error:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from jitclient.calls import copies
-from jitclient.errors import ArrayBudgetExceeded, DaemonError, DaemonLost, JitserverError, ProgramLost
-from jitclient.session.retry import RetryPolicy
+from jitclient.errors import ArrayBudgetExceeded, DaemonLost, JitserverError, ProgramLost
+from jitclient.session.retry import with_retries
 from jitclient.session.session import Session
 
 T = TypeVar("T")
@@ -29,22 +29,17 @@ def attempted(session: Session, attempt: Callable[[], T], lost: DaemonLost | Non
 
     `lost` is the error of a call plan's attempt, which counts as the first.
     """
-    policy = RetryPolicy(session.disconnect, repeats=1)
-    if lost is not None and not policy.retries(lost):
-        raise lost
-    prepared_again = False
-    while True:
-        try:
-            return attempt()
-        except ArrayBudgetExceeded:  # the call did not run
-            if not copies.free_all():
-                raise
-        except ProgramLost:  # the call did not run
-            # After a second failure, the lost program is that of an argument, which cannot be computed again.
-            if prepared_again:
-                raise
-            prepared_again = True
+    is_first_loss = True
+
+    def is_cured(error: JitserverError) -> bool:
+        nonlocal is_first_loss
+        if isinstance(error, ArrayBudgetExceeded):
+            return copies.free_all()
+        # After a second failure, the lost program is that of an argument, which cannot be computed again.
+        if isinstance(error, ProgramLost) and is_first_loss:
+            is_first_loss = False
             session.forget_programs()
-        except DaemonError as error:
-            if not policy.retries(error):
-                raise
+            return True
+        return False
+
+    return with_retries(session, attempt, 1, lost, is_cured)

@@ -61,7 +61,7 @@ from jitclient.wire.messages import (
 )
 
 # Maximum number of traces of a function whose declared inputs change during the trace.
-_ATTEMPTS = 3
+_MAX_TRACES = 3
 _CHANGES = "the trace changes"
 _EMPTY = Manifest()
 
@@ -88,7 +88,7 @@ def program_of(session: Session, wanted: Specialisation, capture: Callable[[], C
         DaemonError: there is no daemon to ask, or it is gone.
         Raised: the function raised an exception while this process traced it.
     """
-    for _ in range(_ATTEMPTS):
+    for _ in range(_MAX_TRACES):
         try:
             return _Making(session, wanted, capture, own).program()
         except _InputsChangedError:

@@ -11,6 +11,7 @@ from jitclient.calls.attempts import attempted
 from jitclient.errors import ArrayBudgetExceeded
 from jitclient.jaxside.interop import is_jax_array
 from jitclient.session.failures import to_exception
+from jitclient.session.retry import with_retries
 from jitclient.session.session import Session
 from jitclient.wire.array_transport import HostArray
 from jitclient.wire.messages import Put, Run, Spec
@@ -39,7 +40,7 @@ def with_copies(
         made: Sequence[Array | None] = [None] * len(due)
         with contextlib.suppress(ArrayBudgetExceeded):
             given = [leaves[n] for n in due], [specs[n] for n in due]
-            made = session.retrying(lambda: _put(session, *given, is_spare=True), repeats=1)
+            made = with_retries(session, lambda: _put(session, *given, is_spare=True), repeats=1)
         for n, copy in zip(due, made, strict=True):
             copies.record_copy(leaves[n], copy)
             found_copies[id(leaves[n])] = copy

@@ -4,6 +4,8 @@ import _thread
 import time
 from collections.abc import Callable
 
+from jitclient.core.polling import Polling
+
 SOON_SECONDS = 0.001
 
 
@@ -36,10 +38,9 @@ class Background:
     def rest(self) -> None:
         """Stop the thread, and wait up to a second for its exit: a fork must not inherit it."""
         self._stopping = True
-        for _ in range(1000):
-            if not self.awake:
-                break
-            time.sleep(SOON_SECONDS)
+        polling = Polling(1.0, SOON_SECONDS)
+        while self.awake and polling.pause():
+            pass
         self._stopping = False
 
     def _run(self) -> None:

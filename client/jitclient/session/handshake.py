@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from jitclient.core.notices import print_notice
+from jitclient.core.polling import Polling
 from jitclient.core.settings import Settings
 from jitclient.errors import (
     DaemonDraining,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 _EXIT_SECONDS = 2.0
-_POLL_SECONDS = 0.02
 # Time for a link that broke to come back.
 _RESUME_SECONDS = 60.0
 _RECONNECT_SECONDS = 1.0
@@ -89,8 +89,8 @@ class Finder:
         start = time.monotonic()
         if self._last_error is not None and start < self._retry_at:
             raise type(self._last_error)(*self._last_error.args)
-        waits_until = start + (_RESUME_SECONDS if client_id.token and self._last_error is None else 0)
-        notified = False
+        may_resume = bool(client_id.token) and self._last_error is None
+        polling = None
         while True:
             start = time.monotonic()
             try:
@@ -99,12 +99,12 @@ class Finder:
                 raise self.mark_hanging(error) from error
             except (DaemonUnavailable, Incompatible) as error:
                 now = time.monotonic()
-                if isinstance(error, HostUnreachable) and now < waits_until:
-                    if not notified:
+                if isinstance(error, HostUnreachable) and may_resume:
+                    if polling is None:
                         print_notice(f"{error.args[0].splitlines()[0]}; retrying for {_RESUME_SECONDS:.0f} s")
-                    notified = True
-                    time.sleep(_RECONNECT_SECONDS)
-                    continue
+                        polling = Polling(_RESUME_SECONDS, _RECONNECT_SECONDS)
+                    if polling.pause():
+                        continue
                 self._last_error, self._retry_at = error, now + _RETRY_SHARE * (now - start)
                 raise
             self._last_error, self._patience = None, self._settings.timeout
@@ -138,19 +138,17 @@ def reach(chosen: Settings, client_id: "ClientId | None" = None, patience: float
 
 def _retry_while_stopping(attempt: Callable[[], _Answer]) -> _Answer:
     """Retry while a daemon is stopping: its socket disappears a moment later."""
-    deadline = None
+    polling = None
     while True:
         try:
             return attempt()
         except DaemonSilent:
             raise
         except (DaemonLost, DaemonDraining) as error:
-            now = time.monotonic()
-            # Counts from the first failure, not from the beginning, because an attempt may start a daemon.
-            deadline = deadline or now + _EXIT_SECONDS
-            if now >= deadline:
+            # The time counts from the first failure, not from the beginning, because an attempt may start a daemon.
+            polling = polling or Polling(_EXIT_SECONDS)
+            if not polling.pause():
                 raise DaemonUnavailable(f"the daemon is stopping: {error}") from error
-            time.sleep(_POLL_SECONDS)
 
 
 def _reach(chosen: Settings, client_id: ClientId, patience: float) -> Reached:

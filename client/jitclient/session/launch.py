@@ -1,11 +1,9 @@
 """Start of a daemon in the background: only one starts, however many clients try at the same time."""
 
 import contextlib
-import fcntl
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO
@@ -13,12 +11,15 @@ from typing import IO
 import platformdirs
 
 from jitclient.core.digests import digest
+from jitclient.core.file_lock import open_lock, try_lock
+from jitclient.core.polling import Polling
 from jitclient.errors import DaemonError, DaemonUnavailable
-from jitclient.wire.address import Address, open_lock, runtime_directory, usable_directory
+from jitclient.wire.address import Address, runtime_directory, usable_directory
 
 START_SECONDS = 120.0
 IDLE_EXIT_SECONDS = 3 * 3600
-_POLL_SECONDS = 0.02
+# A client that only looks for the start lock holds it for less.
+_LOOK_SECONDS = 0.01
 _MAX_LOG_BYTES = 10 << 20
 _CLIENT_ONLY = (
     "JITSERVER_START_LOCK",
@@ -52,7 +53,7 @@ def start(
     try:
         address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open_lock(_start_lock(address)) as lock:
-            _locked(lock, fcntl.LOCK_EX)
+            _wait_for_lock(lock)
             if first is not None:
                 first()
             with contextlib.suppress(DaemonUnavailable):
@@ -103,7 +104,7 @@ def wait_for_other_start(address: Address) -> bool:
     if not path.exists():
         return False
     with open_lock(path, "r") as lock:
-        return _locked(lock, fcntl.LOCK_SH)
+        return _wait_for_lock(lock, shared=True)
 
 
 def hold_start_lock(address: Address) -> None:
@@ -119,8 +120,7 @@ def hold_start_lock(address: Address) -> None:
     address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # The lock stays with another process that is starting a daemon.
     with open_lock(_start_lock(address)) as file, contextlib.suppress(DaemonUnavailable):
-        # Wait briefly, because clients that look for the lock hold it for a moment.
-        _locked(file, fcntl.LOCK_EX, _POLL_SECONDS / 2)
+        _wait_for_lock(file, seconds=_LOOK_SECONDS)
         lock = os.dup(file.fileno())
         os.set_inheritable(lock, True)
         os.environ[_INHERITED_LOCK] = str(lock)
@@ -137,26 +137,21 @@ def _start_lock(address: Address) -> Path:
     return address.path.with_suffix(".start")
 
 
-def _locked(lock: IO[str], kind: int, seconds: float | None = None) -> bool:
+def _wait_for_lock(lock: IO[str], shared: bool = False, seconds: float | None = None) -> bool:
     """Lock the file; return whether another process held the lock.
 
     Raises:
         DaemonUnavailable: another process held it for `seconds` seconds, by default as long as a start may take.
     """
     seconds = START_SECONDS if seconds is None else seconds
-    deadline = time.monotonic() + seconds
-    waited = False
-    while True:
-        try:
-            fcntl.flock(lock, kind | fcntl.LOCK_NB)
-            return waited
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise DaemonUnavailable(
-                    f"another process holds the lock {lock.name}, but has started no daemon for {seconds:.0f} s"
-                ) from None
+    polling, waited = Polling(seconds), False
+    while not try_lock(lock, shared):
         waited = True
-        time.sleep(_POLL_SECONDS)
+        if not polling.pause():
+            raise DaemonUnavailable(
+                f"another process holds the lock {lock.name}, but has started no daemon for {seconds:.0f} s"
+            )
+    return waited
 
 
 def command(address: Address) -> list[str]:
@@ -223,7 +218,7 @@ def wait_for(address: Address, exit_status: Callable[[], str], log: Path, positi
     Raises:
         DaemonUnavailable: the daemon exited, or takes too long; the message ends with its log.
     """
-    deadline = time.monotonic() + START_SECONDS
+    polling = Polling(START_SECONDS)
     while True:
         with contextlib.suppress(DaemonUnavailable):
             return address.connect()
@@ -232,9 +227,8 @@ def wait_for(address: Address, exit_status: Callable[[], str], log: Path, positi
             with contextlib.suppress(DaemonUnavailable):
                 return address.connect()  # another daemon was faster
             raise DaemonUnavailable(f"the daemon exited during its start ({exited}):{_tail(log, position)}")
-        if time.monotonic() > deadline:
+        if not polling.pause():
             raise DaemonUnavailable(f"no answer within {START_SECONDS:.0f} s; see {log}:{_tail(log, position)}")
-        time.sleep(_POLL_SECONDS)
 
 
 def _reap(pid: int) -> str:

@@ -6,17 +6,17 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 from jitclient.core.settings import Settings
-from jitclient.errors import DaemonError, DaemonLost, DaemonSilent, JitserverError, NotSent, SessionBusy
+from jitclient.errors import DaemonLost, DaemonSilent, JitserverError, NotSent, SessionBusy
 from jitclient.session import versions
 from jitclient.session.background import SOON_SECONDS, Background
 from jitclient.session.blocks import IDLE_SECONDS, Blocks
 from jitclient.session.handshake import ClientId, Finder
 from jitclient.session.pipeline import Drops, Pipeline
-from jitclient.session.retry import ATTEMPTS, RetryPolicy
+from jitclient.session.retry import ATTEMPTS, with_retries
 from jitclient.wire.address import Address, remote
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import Run
@@ -29,7 +29,6 @@ _LATER_SECONDS = 0.005
 _QUIET_TICKS = 10
 BUSY = "this thread is already in a call. Signal handlers and destructors must not read arrays."
 _FORGOTTEN = "the daemon exited, or discarded the session after waiting too long for this program"
-T = TypeVar("T")
 
 
 class Link:
@@ -170,16 +169,6 @@ class Link:
         """Make the client ask the daemon for each program again, because the daemon has lost one."""
         self.program_generation += 1
 
-    def retrying(self, attempt: Callable[[], T], repeats: int = 0) -> T:
-        """Call `attempt`, and again if the daemon failed and `RetryPolicy` allows it; return its result."""
-        policy = RetryPolicy(self.disconnect, repeats)
-        while True:
-            try:
-                return attempt()
-            except DaemonError as error:
-                if not policy.retries(error):
-                    raise
-
     @contextlib.contextmanager
     def yielded(self) -> Iterator[None]:
         """Release the session to other users in the middle of an exchange.
@@ -248,7 +237,7 @@ class Link:
                 if not self._exchanging:
                     with contextlib.suppress(JitserverError):
                         # Repeating is safe, because the pipeline resends no Run that was begun.
-                        self.retrying(self._drain, ATTEMPTS)
+                        with_retries(self, self._drain, ATTEMPTS)
             finally:
                 self.lock.release()
         self.background.rest()

@@ -6,6 +6,7 @@ import msgspec
 
 from jitclient.capture.codec import values
 from jitclient.errors import CaptureError
+from jitclient.session.retry import with_retries
 from jitclient.session.session import Session
 from jitclient.wire.messages import (
     MAX_CAPTURE_BYTES,
@@ -45,7 +46,7 @@ def look_up(
         return found
 
     with session.lock:
-        return session.retrying(attempt), session.program_generation
+        return with_retries(session, attempt), session.program_generation
 
 
 def make(
@@ -83,8 +84,8 @@ def make(
 
     with session.lock:
         if meanwhile is None or not session.is_yielded:
-            return session.retrying(attempt), session.program_generation
+            return with_retries(session, attempt), session.program_generation
     meanwhile()
     meanwhile = None
     with session.lock:
-        return session.retrying(attempt), session.program_generation
+        return with_retries(session, attempt), session.program_generation

@@ -1,39 +1,81 @@
-"""Policy of retries after a daemon failed, for calls, verbs, fetches and uploads."""
+"""Retries. `with_retries` repeats requests to a daemon; below it, only `handshake` retries, to reach a daemon.
+
+After a failed request:
+
+    failure                      another attempt
+    NotSent, DaemonDraining      yes: no daemon has begun the request
+    DaemonLost                   `repeats` times, if it `may_repeat`: it may have been done, or have crashed the daemon
+    DaemonSilent                 as for DaemonLost, but the attempt raises DaemonHangs during a pause
+    ArrayBudgetExceeded          of a call: yes, if there were copies to free (`calls.attempts`)
+    ProgramLost                  of a call: once, after which it looks up its program again (`calls.attempts`)
+    others                       no
+
+NotSent also stands for a connection that broke before the daemon began a Run (`Session.run`) or while the session was
+resumed (`Link.connect`), and for a call of a program from an earlier program generation. The handles of an earlier
+generation raise ArrayLost.
+
+After a failure to reach a daemon:
+
+    failure                      another attempt
+    DaemonLost, DaemonDraining   yes, for two seconds: the daemon is stopping, and the attempt may start another
+    HostUnreachable              of a client with a session: yes, for a minute
+    DaemonSilent                 after a pause, and with little patience; until then, requests raise DaemonHangs
+    others                       after a pause that grows with the time to fail; until then, requests raise the failure
+"""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
-from jitclient.errors import DaemonDraining, DaemonLost, NotSent
+from jitclient.errors import DaemonDraining, DaemonError, DaemonLost, JitserverError, NotSent
+
+if TYPE_CHECKING:
+    from jitclient.session.link import Link
 
 # Maximum number of attempts to reach a daemon that runs long enough to answer.
 ATTEMPTS = 5
+T = TypeVar("T")
 
 
-class RetryPolicy:
-    """Policy that decides after each failed attempt of one operation whether to make another.
+def with_retries(
+    link: "Link",
+    attempt: Callable[[], T],
+    repeats: int = 0,
+    lost: DaemonLost | None = None,
+    is_cured: Callable[[JitserverError], bool] | None = None,
+) -> T:
+    """Call `attempt`, and again after a failure that allows it; return its result.
 
-    An operation that no daemon has begun is retried. An operation that a daemon may have begun is retried only if it
-    changes nothing, and at most `repeats` times, because it may have crashed the daemon. A daemon that hangs is not
-    asked again, see `Finder.mark_hanging`.
+    Args:
+        link: link to the daemon.
+        attempt: function that makes the request.
+        repeats: how often to repeat a request that a daemon may have begun.
+        lost: error of an attempt that was made already.
+        is_cured: function that returns whether it removed the cause of an error that is no DaemonError.
     """
+    left = ATTEMPTS
 
-    __slots__ = ("_attempts", "_disconnect", "_repeats")
-
-    def __init__(self, disconnect: Callable[[], None], repeats: int = 0) -> None:
-        self._disconnect = disconnect
-        self._repeats = repeats
-        self._attempts = ATTEMPTS
-
-    def retries(self, error: BaseException) -> bool:
-        """Return whether to try again after `error`."""
-        self._attempts -= 1
-        if not self._attempts:
+    def may_retry(error: JitserverError) -> bool:
+        nonlocal left, repeats
+        if not isinstance(error, DaemonError):
+            return is_cured is not None and is_cured(error)
+        left -= 1
+        if not left:
             return False
         if isinstance(error, DaemonDraining):
-            self._disconnect()
+            link.disconnect()
             return True
         if isinstance(error, NotSent):
             return True
-        if not (isinstance(error, DaemonLost) and error.may_repeat and self._repeats):
-            return False
-        self._repeats -= 1
-        return True
+        if isinstance(error, DaemonLost) and error.may_repeat and repeats:
+            repeats -= 1
+            return True
+        return False
+
+    if lost is not None and not may_retry(lost):
+        raise lost
+    while True:
+        try:
+            return attempt()
+        except JitserverError as error:
+            if not may_retry(error):
+                raise

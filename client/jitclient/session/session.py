@@ -14,6 +14,7 @@ from jitclient.capture.codec import values
 from jitclient.errors import ArrayLost, DaemonError, DaemonLost, JitserverError, NotSent, ProtocolError, SessionBusy
 from jitclient.session.failures import answered
 from jitclient.session.link import BUSY, Link
+from jitclient.session.retry import with_retries
 from jitclient.wire.array_transport import HostArray, unpack_value
 from jitclient.wire.encoding import decoder, encoded
 from jitclient.wire.messages import Attached, Call, Done, Failure, Report, Run, Spec, Verb
@@ -31,14 +32,14 @@ class Session(Link):
         super()._reset()
         self._report = Report()
 
-    def ask(self, verb: Verb, message: Any, answer: Any) -> Any:
-        """Send a verb; return its answer, a message of type `answer`.
+    def ask(self, verb: Verb, message: Any, answer: Any, repeats: int = 0) -> Any:
+        """Send a verb; return its answer, a message of type `answer`. `repeats` is that of `with_retries`.
 
         Raises:
             DaemonUnavailable, DaemonLost, Incompatible: there is no daemon to ask.
             BaseException: the daemon raised it; it has its own type if this process has loaded that type.
         """
-        return self.retrying(lambda: self.ask_once(verb, message, answer))
+        return with_retries(self, lambda: self.ask_once(verb, message, answer), repeats)
 
     def ask_once(
         self,

@@ -2,20 +2,20 @@
 
 import contextlib
 import errno
-import fcntl
 import os
 import pwd
 import socket
 import stat
 import struct
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from jitclient.core.digests import digest
+from jitclient.core.file_lock import open_lock, try_lock
+from jitclient.core.polling import Polling
 from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ PROCESS_SETTINGS = (
 DAEMON_DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """Variables that a daemon sets unless the user did. These values select the same daemon as no value."""
 
-_POLL_SECONDS = 0.01
 _SUN_PATH = 108 if sys.platform == "linux" else 104
 # Excludes the terminating zero byte, and the dot and process id that `Address.listen` adds to the name.
 _MAX_PATH_BYTES = _SUN_PATH - len("\0..4194304")
@@ -81,11 +80,7 @@ class Address(NamedTuple):
         if not self.lock_path.exists():
             return False
         with open_lock(self.lock_path, "r") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-            return False
+            return not try_lock(file)
 
     def connect(self, timeout: float = 5.0) -> socket.socket:
         """Connect a socket to the daemon.
@@ -114,14 +109,13 @@ class Address(NamedTuple):
 
     def _connect(self, sock: socket.socket, timeout: float) -> None:
         sock.settimeout(timeout)
-        deadline = time.monotonic() + timeout
+        polling = Polling(timeout)
         while True:
             try:
                 return sock.connect(os.fspath(self.path))
             except BlockingIOError as error:  # the backlog is full
-                if time.monotonic() > deadline:
+                if not polling.pause():
                     raise DaemonSilent(f"the daemon at {self} has accepted no connection for {timeout:g} s") from error
-            time.sleep(_POLL_SECONDS)
 
     def listen(self) -> socket.socket:
         """Create a listening socket. Its file appears only when clients can connect.
@@ -205,21 +199,6 @@ def default_addresses(address: str | None) -> list[Address]:
         return [each for each in (user_address(), system_address()) if each is not None]
     except OSError as error:
         raise DaemonUnavailable(f"cannot create a directory for the daemon's socket: {error}") from error
-
-
-def open_lock(path: Path, mode: str = "a+") -> IO[str]:
-    """Open a lock file, without following a symbolic link and without waiting for a pipe.
-
-    In a shared directory, a link may be another user's.
-
-    Raises:
-        DaemonUnavailable: the file cannot be opened.
-    """
-    try:
-        flags = os.O_NOFOLLOW | os.O_NONBLOCK
-        return open(path, mode, opener=lambda name, given: os.open(name, given | flags, 0o600))
-    except OSError as error:
-        raise DaemonUnavailable(f"cannot open the lock file {path}: {error.strerror or error}") from error
 
 
 def remote(address: str | None) -> "SshAddress | None":

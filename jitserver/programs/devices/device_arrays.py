@@ -12,6 +12,7 @@ import jax
 import msgspec
 import numpy as np
 
+from jitclient.core.polling import Polling
 from jitclient.jaxside import interop, shardings
 from jitclient.jaxside.avals import KEY_IMPLEMENTATIONS, WIDE
 from jitclient.wire.array_transport import HostArray, is_key, raw_bytes, shaped, unpack
@@ -30,8 +31,6 @@ Decoder = Callable[[bytes | HostArray], Any]
 
 release_host_buffers = _collect
 """Function that makes JAX release host memory that it has read; otherwise, JAX does so at its next call."""
-
-_POLL_SECONDS = 0.01
 
 
 # ---- kinds of arrays
@@ -150,10 +149,10 @@ def to_bytes(array: jax.Array, deadline: float) -> memoryview:
     if array.is_deleted():  # calling is_ready on it would crash the process
         raise RuntimeError(f"Array has been deleted with shape={array.dtype.name}{list(array.shape)}.")
     data: Any = plain(array)
+    polling = Polling(deadline - time.monotonic())
     while not data.is_ready():
-        if time.monotonic() > deadline:
+        if not polling.pause():
             raise TimeoutError("no time left")
-        time.sleep(_POLL_SECONDS)
     return raw_bytes(np.asarray(data))
 
 

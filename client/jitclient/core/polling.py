@@ -1,0 +1,25 @@
+"""Limited waits for events that nothing announces."""
+
+import time
+
+
+class Polling:
+    """Pauses between attempts, for a limited time. An attempt follows each pause, so the last one is after that time.
+
+    Example:
+        >>> polling = Polling(seconds=60.0)
+        >>> while not try_lock(file):
+        ...     if not polling.pause():
+        ...         raise TimeoutError
+    """
+
+    def __init__(self, seconds: float, interval: float = 0.02) -> None:
+        self._deadline = time.monotonic() + seconds
+        self._interval = interval
+
+    def pause(self) -> bool:
+        """Sleep until the next attempt, and return True; return False at once if the time is over."""
+        if time.monotonic() >= self._deadline:
+            return False
+        time.sleep(self._interval)
+        return True
