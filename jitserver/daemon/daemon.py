@@ -13,11 +13,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from jitclient.core import directories
+from jitclient.core.directories import runtime_directory
 from jitclient.core.threads import Thread
 from jitclient.errors import AddressTaken, SettingsError
 from jitclient.session import launch
 from jitclient.session import process as client_process
-from jitclient.wire.address import runtime_directory
 from jitclient.wire.messages import Run
 from jitserver.daemon import plain_runs, runs
 from jitserver.daemon.address_lock import HeldAddress
@@ -36,7 +37,6 @@ from jitserver.programs.counters import Counters
 from jitserver.programs.devices.heartbeat import Heartbeat
 from jitserver.programs.engine import Engine
 from jitserver.programs.prewarm import dry_run, prewarm
-from jitserver.store import directories
 from jitserver.store.disk import Store
 from jitserver.store.journal import Journal
 from jitserver.store.memory import Memory

@@ -24,8 +24,8 @@ def _keep() -> None:
     reuse.use()
     if sys.modules["jax"].config.jax_compilation_cache_dir:
         return
+    from jitclient.core import directories
     from jitserver.programs import xla_cache
-    from jitserver.store import directories
 
     # Without a cache, the operations are compiled each time.
     with contextlib.suppress(OSError, SettingsError):

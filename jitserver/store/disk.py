@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from jitclient.core.directories import trim, xla_cache_directory
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.blobs import Blobs
 from jitserver.store.catalog import CATALOG, Catalog, Use, is_damage
-from jitserver.store.directories import trim, xla_cache_directory
 from jitserver.store.entry import Stored, eviction_score
 from jitserver.store.files import Corrupt
 

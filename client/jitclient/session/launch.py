@@ -13,8 +13,9 @@ from typing import IO
 import platformdirs
 
 from jitclient.core.digests import digest
+from jitclient.core.directories import runtime_directory, usable_directory
 from jitclient.errors import DaemonError, DaemonUnavailable
-from jitclient.wire.address import Address, open_lock, runtime_directory, usable_directory
+from jitclient.wire.address import Address, open_lock
 
 START_SECONDS = 120.0
 IDLE_EXIT_SECONDS = 3 * 3600

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient.wire.address import environment_digest
+from jitclient.core.directories import environment_digest
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.entry import KeyComponents, Stored
