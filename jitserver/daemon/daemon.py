@@ -17,6 +17,7 @@ from jitclient.core import directories
 from jitclient.core.directories import runtime_directory
 from jitclient.core.threads import Thread
 from jitclient.errors import AddressTaken, SettingsError
+from jitclient.jaxside.compilation_cache import CompilationCache, use
 from jitclient.session import launch
 from jitclient.session import process as client_process
 from jitclient.wire.messages import Run
@@ -31,7 +32,6 @@ from jitserver.daemon.options import Options
 from jitserver.daemon.run_channel import RunChannel
 from jitserver.daemon.service import JitService
 from jitserver.daemon.sessions.session import Session
-from jitserver.programs import xla_cache
 from jitserver.programs.context import class_count, device_infos
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices.heartbeat import Heartbeat
@@ -49,6 +49,8 @@ from jitserver.system.shared_memory import Pool
 log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
+# Minimum time of a compilation that is kept by its text: the cache has all programs already.
+_MIN_SECONDS = 0.3
 _TIDY_SECONDS = 3600.0
 _PAUSE_SECONDS = 0.05  # interval of prewarming's checks while clients wait for answers
 # Minimum time for saving arrays, however long running calls took.
@@ -240,7 +242,7 @@ class Daemon:
             log.warning("disk cache: disabled (%s)", error)
             store = Store(Path(), 0)
         if store.max_bytes:
-            xla_cache.use_directory(store.xla_directory)
+            use(CompilationCache(store.compilations_directory, _MIN_SECONDS, store.max_compilations_bytes))
         return Tiers(memory, store, writer)
 
     def _prewarm(self, engine: Engine) -> None:

@@ -14,7 +14,7 @@ from jitclient.capture.codec import values
 from jitclient.capture.load import Loaded, load
 from jitclient.capture.results.writer import TraceObjects
 from jitclient.errors import CaptureError, ProtocolError
-from jitclient.jaxside import tree
+from jitclient.jaxside import compilation_cache, tree
 from jitclient.jaxside.avals import abstract
 from jitclient.jaxside.callbacks import functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
@@ -23,7 +23,7 @@ from jitclient.jaxside.leaked_tracers import raise_if_used
 from jitclient.jaxside.over_leaves import OverLeaves
 from jitclient.wire.array_transport import host_form, nbytes_of
 from jitclient.wire.messages import Evidence, Lookup, Signature, Slot, Spec, Traced
-from jitserver.programs import callbacks, context, placement, xla_cache
+from jitserver.programs import callbacks, context, placement
 from jitserver.programs.devices import device_arrays
 from jitserver.programs.traces import ambient, lock, output
 from jitserver.store.journal import EMPTY_SLOT
@@ -264,9 +264,9 @@ def _build(
         functions = functions_of(traced, lowered)
         slots, described = tuple(map(callbacks.slot_of, functions)), _described(loaded, functions)
         with _timed(seconds, "compile", report_phase, "compiling"):
-            found_before = xla_cache.hits_of_thread()
+            found_before = compilation_cache.found_by_thread()
             compiled = callbacks.Executables(slots, lowered) if slots else lowered.compile()
-            is_found = xla_cache.hits_of_thread() != found_before
+            is_found = compilation_cache.found_by_thread() != found_before
     return Program(
         run=compiled,
         specs=signature.leaves,

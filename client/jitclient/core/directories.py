@@ -71,12 +71,9 @@ def environment_directory() -> Path:
     return private_directory(private_directory(cache_root()) / environment_digest())
 
 
-def xla_cache_directory(directory: Path) -> Path:
-    """Return the directory of JAX's own cache, which finds compilations by program text.
-
-    The disk tier limits its size.
-    """
-    return directory / "texts"
+def compilations_directory(directory: Path) -> Path:
+    """Return the directory of compilations by program text; the disk tier limits its size."""
+    return directory / "compilations"
 
 
 def existing_directories() -> list[Path]:
