@@ -30,6 +30,8 @@ from jitserver.store.journal import EMPTY_SLOT
 
 ReportPhase = Callable[[str], None]
 _NO_EVIDENCE = Evidence()
+_SORTS = ("stablehlo.sort", "chlo.top_k")
+"""Operations whose comparison XLA's CPU runtime cannot serialize any more after the first run (jax 0.10 to 0.12)."""
 Deref = values.Deref
 
 _JITTED = type(jax.jit(lambda: None))
@@ -53,6 +55,8 @@ class Program:
     slots: tuple[Slot, ...] = ()  # interfaces of its callbacks
     callbacks: bytes = b""  # functions of its callbacks, as objects from its trace
     has_effects: bool = False
+    # XLA can serialize the executable only before its first run.
+    must_serialize_first: bool = False
     is_found: bool = False  # the executable comes from JAX's own cache, or from jitserver's
     calls: int = 0
     call_seconds: float = 0.0
@@ -261,6 +265,8 @@ def _build(
         if compared and loaded is not None:
             evidence = evidence_of(traced, lowered, loaded.index_of)
             without_order = functools.partial(order_free, traced, loaded.index_of)
+        text = lowered.as_text()
+        must_serialize_first = any(sort in text for sort in _SORTS)
         functions = functions_of(traced, lowered)
         slots, described = tuple(map(callbacks.slot_of, functions)), _described(loaded, functions)
         with _timed(seconds, "compile", report_phase, "compiling"):
@@ -280,6 +286,7 @@ def _build(
         evidence=evidence.digest,
         trace=evidence,
         order_free=without_order,
+        must_serialize_first=must_serialize_first,
         is_found=is_found,
         slots=slots,
         callbacks=described,

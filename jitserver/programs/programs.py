@@ -5,6 +5,7 @@ import dataclasses
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -337,11 +338,18 @@ class Programs:
         built.mark = mark(RUNNING, key.text, entry.info.label)
         facts = serialization.facts_of(built, request.lookup.signature.context)
         stored = Stored(entry.info, entry.components, facts, _encode(request))
-        kept = self.cache.keep(entry, stored, lambda: self._executable_of(entry), payload)
+        kept = self.cache.keep(entry, stored, self._serializer(entry), payload)
         self._note_names(key.base, request.manifest.names)
         return kept
 
     # ---- programs on the disk
+
+    def _serializer(self, entry: Entry) -> Callable[[], bytes]:
+        """Return a function that serializes the executable of a program that has not run yet."""
+        if not entry.program.must_serialize_first:
+            return lambda: self._executable_of(entry)
+        data = self._executable_of(entry)
+        return lambda: data
 
     def _executable_of(self, entry: Entry) -> bytes:
         if self.journal.strikes.count(entry.key, _STORING) >= _MAX_DISK_STRIKES:
