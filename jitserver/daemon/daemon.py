@@ -240,7 +240,7 @@ class Daemon:
             store = Store(directory, max_bytes, memory.allow_eviction)
         except (OSError, SettingsError) as error:
             log.warning("disk cache: disabled (%s)", error)
-            store = Store(Path(), 0)
+            store = Store(Path(os.devnull), 0)
         if store.max_bytes:
             use(CompilationCache(store.compilations_directory, _MIN_SECONDS, store.max_compilations_bytes))
         return Tiers(memory, store, writer)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from rpyc.core.service import Service
 
+from jitclient.core.directories import usage
 from jitclient.errors import DaemonDraining, DaemonUnavailable, JitserverError, ProtocolError
 from jitclient.wire import explaining, introspection, messages, named_arrays
 from jitclient.wire.encoding import decoded, encoded
@@ -245,7 +246,8 @@ class JitService(Service):  # type: ignore[misc]
 
     def status(self) -> messages.Status:
         """Return the daemon's counters, and the sizes of its memory and collections."""
-        sessions = self.sessions.all()
+        sessions, store = self.sessions.all(), self.engine.cache.store
+        compilations, compilation_bytes = usage(store.compilations_directory)
         return messages.Status(
             pid=os.getpid(),
             version=__version__,
@@ -264,6 +266,9 @@ class JitService(Service):  # type: ignore[misc]
             classes=context.class_count(),
             names=len(self.named_arrays.trees),
             lost_names=tuple(name for name, tree in self.named_arrays.trees.all().items() if tree.why_lost),
+            disk_bytes=store.nbytes,
+            compilations=compilations,
+            compilation_bytes=compilation_bytes,
             abandoned=sum(run.gone for run in long_runs(self.connections)),
             **dataclasses.asdict(self.counters),
         )

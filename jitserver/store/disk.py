@@ -148,6 +148,10 @@ class Store:
         if gone:
             self._write(act)
 
+    def remove_compilations(self) -> None:
+        """Delete the compilations by program text."""
+        trim(self.compilations_directory, 0)
+
     def quarantine(self, stored: Stored) -> None:
         """Move an executable that cannot be loaded to quarantine, and remove its program."""
         self._write(lambda _, blobs: blobs.discard(stored.executable))

@@ -84,6 +84,14 @@ def existing_directories() -> list[Path]:
     return [path for path in paths if os.path.isdir(path) and os.access(path, os.X_OK)]
 
 
+def usage(path: Path) -> tuple[int, int]:
+    """Return the number of files in a directory, and their total size in bytes; zeros if there is no directory."""
+    sizes: list[int] = []
+    with contextlib.suppress(OSError):
+        sizes = [entry.stat().st_size for entry in os.scandir(path) if entry.is_file()]
+    return len(sizes), sum(sizes)
+
+
 def trim(path: Path, max_bytes: int) -> int:
     """Delete the oldest files of a directory until the rest takes at most `max_bytes` bytes.
 

@@ -555,3 +555,8 @@ class Status(Message):
     lost_names: tuple[str, ...] = ()
     """Names whose trees a daemon could not save or load."""
     abandoned: int = 0  # running calls whose clients have gone
+    disk_bytes: int = 0
+    """Bytes of programs on the disk."""
+    compilations: int = 0
+    """Number of compilations on the disk that jax itself made in clients, runs and daemons."""
+    compilation_bytes: int = 0
