@@ -130,5 +130,5 @@ def _row(entry: EntryInfo) -> list[str]:
         seconds(entry.saved),
         size(_ORDERS["size"](entry)),
         ago(entry.last_used),
-        "pinned" if entry.pinned else "",
+        ", ".join(["pinned"] * entry.pinned + ["no executable"] * bool(entry.no_executable)),
     ]

@@ -191,7 +191,7 @@ class JitService(Service):  # type: ignore[misc]
         return inspected(_session(connection).executable(request.executable).program, request.what)
 
     def _prepared(self, session: Session, entry: Entry, level: str) -> messages.Prepared:
-        made, seconds = level == "made", entry.info.seconds
+        made, seconds = level in ("made", "remade"), entry.info.seconds
         return messages.Prepared(
             executable=session.lease(entry),
             results=entry.program.results,
@@ -206,6 +206,7 @@ class JitService(Service):  # type: ignore[misc]
             has_effects=entry.program.has_effects,
             level=level,
             saved=0.0 if made else sum(seconds.values()),
+            why=entry.program.why_remade if level == "remade" else "",
         )
 
     # ---- named arrays

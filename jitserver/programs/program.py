@@ -57,6 +57,7 @@ class Program:
     has_effects: bool = False
     # XLA can serialize the executable only before its first run.
     must_serialize_first: bool = False
+    why_remade: str = ""  # why the program was made again from its capture on disk, if it was
     is_found: bool = False  # the executable comes from JAX's own cache, or from jitserver's
     calls: int = 0
     call_seconds: float = 0.0

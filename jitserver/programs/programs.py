@@ -43,7 +43,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Hit(NamedTuple):
-    """A program that was found, and its location: "memory" or "disk"."""
+    """A program that was found, and where: in "memory" or on the "disk"; or "remade" from its capture on the disk."""
 
     entry: Entry
     level: str
@@ -258,6 +258,8 @@ class Programs:
         entry = self._restored(key, report_phase)
         if entry is None or entry.program.lookup_digest != lookup_digest:
             return None
+        if level == "disk" and entry.program.why_remade:
+            return Hit(entry, "remade")
         self._count_hit(entry)
         return Hit(entry, level)
 
@@ -356,9 +358,12 @@ class Programs:
             return b""
         try:
             with self.journal.recording(_STORING, entry.key, entry.info.label):
-                return serialization.executable_of(entry.program)
+                data = serialization.executable_of(entry.program)
+            entry.info.no_executable = ""
+            return data
         # The executable has callbacks, or JAX cannot serialize it for another reason.
         except Exception as error:
+            entry.info.no_executable = str(error).partition("\n")[0] or type(error).__name__
             log.info("%s is stored without its executable: %s", entry.info.label, error)
             return b""
 
@@ -425,6 +430,7 @@ class Programs:
         if made:
             before, now = stored.info, entry.info
             now.hits, now.saved, now.pinned = before.hits, before.saved, before.pinned
+            entry.program.why_remade = before.no_executable or "its file is missing or cannot be loaded"
         return entry
 
     def _make_equal(
