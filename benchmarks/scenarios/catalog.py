@@ -11,7 +11,7 @@ from benchmarks.measure import Effort, Samples, interleave, per_call
 from benchmarks.processes import environment, temporary_folder, wall_time
 from benchmarks.result import OURS, Row, Target
 from benchmarks.rivals import ours
-from jitclient.wire.address import environment_digest
+from jitclient.core.directories import environment_digest
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.entry import KeyComponents, Stored

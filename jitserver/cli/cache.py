@@ -8,7 +8,7 @@ import click
 from jitclient.wire.introspection import Pin
 from jitclient.wire.messages import EntryInfo, Match, Verb
 from jitserver.cli.common import ago, ask, json_option, print_table, report, seconds, size, wants_json
-from jitserver.cli.entries import check, complete_key, entries, not_empty, short
+from jitserver.cli.entries import check, compilations, complete_key, entries, not_empty, short
 from jitserver.cli.show import show, why
 
 _MAX_ROWS = 50
@@ -56,7 +56,7 @@ def list_entries(sort: str, match: str | None, limit: int | None) -> None:
     if match is not None:
         found = [entry for entry in found if _matches(entry, match)]
     rows = limit or len(found) if limit is not None or wants_json() else _MAX_ROWS
-    report(found[:rows], lambda: _print(found[:rows], len(found[rows:])))
+    report(found[:rows], lambda: _print(found[:rows], len(found[rows:]), compilations()))
 
 
 @cache.command()
@@ -71,7 +71,7 @@ def rm(key: str) -> None:
 @cache.command()
 @json_option
 def clear() -> None:
-    """Remove all programs, including pinned ones."""
+    """Remove all programs, including pinned ones, and the compilations of jax's own."""
     _report_done("removed", ask(Verb.REMOVE, Match(""), list[str]))
 
 
@@ -94,7 +94,7 @@ def unpin(key: str) -> None:
 @cache.command()
 @json_option
 def gc() -> None:
-    """Delete programs over the limits of the cache, and files that belong to no program."""
+    """Delete programs and compilations over the limits of the cache, and files that belong to no program."""
     freed: int = ask(Verb.COLLECT, None, int)
     report({"freed_bytes": freed}, lambda: click.echo(f"freed {size(freed)}"))
 
@@ -108,10 +108,13 @@ def _report_done(what: str, keys: list[str]) -> None:
     report(keys, lambda: click.echo(f"{what} {len(keys)} program{'' if len(keys) == 1 else 's'}"))
 
 
-def _print(found: list[EntryInfo], more: int) -> None:
+def _print(found: list[EntryInfo], more: int, compiled: tuple[int, int]) -> None:
     print_table(["key", "program", "made in", "hits", "saved", "size", "last used", ""], list(map(_row, found)))
     if more:
         click.echo(f"and {more:,} more: show them with --limit N, or select some with --match GLOB")
+    files, nbytes = compiled
+    if files:
+        click.echo(f"and {files:,} compilations of jax's own ({size(nbytes)})")
 
 
 def _matches(entry: EntryInfo, glob: str) -> bool:
@@ -127,5 +130,5 @@ def _row(entry: EntryInfo) -> list[str]:
         seconds(entry.saved),
         size(_ORDERS["size"](entry)),
         ago(entry.last_used),
-        "pinned" if entry.pinned else "",
+        ", ".join(["pinned"] * entry.pinned + ["no executable"] * bool(entry.no_executable)),
     ]

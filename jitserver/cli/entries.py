@@ -5,8 +5,9 @@ from typing import TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from jitclient.core.directories import compilations_directory, existing_directories, usage
 from jitclient.errors import DaemonUnavailable, JitserverError
-from jitclient.wire.messages import EntryInfo, Listed, Match, Verb
+from jitclient.wire.messages import EntryInfo, Listed, Match, Status, Verb
 from jitserver.cli.common import ask
 
 Found = TypeVar("Found")
@@ -30,6 +31,16 @@ def entries(prefix: str) -> list[EntryInfo]:
         if not found and not offline.infos():
             raise
         return found
+
+
+def compilations() -> tuple[int, int]:
+    """Return the number of compilations on the disk that jax itself made, and their bytes."""
+    try:
+        status: Status = ask(Verb.STATUS, None, Status)
+        return status.compilations, status.compilation_bytes
+    except DaemonUnavailable:
+        found = [usage(compilations_directory(directory)) for directory in existing_directories()]
+        return sum(files for files, _ in found), sum(nbytes for _, nbytes in found)
 
 
 def matching(prefix: str) -> list[EntryInfo]:

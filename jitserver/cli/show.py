@@ -105,6 +105,8 @@ def _named(entry: EntryInfo) -> str:
 def _details(entry: EntryInfo) -> list[list[str]]:
     created = datetime.datetime.fromtimestamp(entry.created).isoformat(" ", "seconds")
     kept = ["in memory"] * entry.in_memory + [f"on the disk ({size(entry.disk_bytes)})"] * (entry.disk_bytes > 0)
+    if entry.no_executable:
+        kept.append(f"without its executable ({entry.no_executable}), so that a new daemon compiles it again")
     return [
         ["program", entry.signature],
         ["function", f"{entry.name}, {entry.where}"],

@@ -29,6 +29,11 @@ def _print(found: Status) -> None:
             f"{found.entries} in memory; {found.hits} hits ({found.restores} from the disk), {found.misses} misses",
         ],
         [
+            "on the disk",
+            f"{size(found.disk_bytes)} of programs; {found.compilations} compilations of jax's own"
+            f" ({size(found.compilation_bytes)})",
+        ],
+        [
             "work",
             f"{found.calls} calls, {found.traces} traces, {found.compiles} compiles ({found.text_hits} found by text)",
         ],

@@ -13,12 +13,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from jitclient.core import directories
+from jitclient.core.directories import runtime_directory
 from jitclient.core.polling import Polling
 from jitclient.core.threads import Thread
 from jitclient.errors import AddressTaken, SettingsError
+from jitclient.jaxside.compilation_cache import CompilationCache, use
 from jitclient.session import launch
 from jitclient.session import process as client_process
-from jitclient.wire.address import runtime_directory
 from jitclient.wire.messages import Run
 from jitserver.daemon import plain_runs, runs
 from jitserver.daemon.address_lock import HeldAddress
@@ -31,13 +33,11 @@ from jitserver.daemon.options import Options
 from jitserver.daemon.run_channel import RunChannel
 from jitserver.daemon.service import JitService
 from jitserver.daemon.sessions.session import Session
-from jitserver.programs import xla_cache
 from jitserver.programs.context import class_count, device_infos
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices.heartbeat import Heartbeat
 from jitserver.programs.engine import Engine
 from jitserver.programs.prewarm import dry_run, prewarm
-from jitserver.store import directories
 from jitserver.store.disk import Store
 from jitserver.store.journal import Journal
 from jitserver.store.memory import Memory
@@ -50,6 +50,8 @@ from jitserver.system.shared_memory import Pool
 log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
+# Minimum time of a compilation that is kept by its text: the cache has all programs already.
+_MIN_SECONDS = 0.3
 _TIDY_SECONDS = 3600.0
 _PAUSE_SECONDS = 0.05  # interval of prewarming's checks while clients wait for answers
 # Minimum time for saving arrays, however long running calls took.
@@ -239,9 +241,9 @@ class Daemon:
             store = Store(directory, max_bytes, memory.allow_eviction)
         except (OSError, SettingsError) as error:
             log.warning("disk cache: disabled (%s)", error)
-            store = Store(Path(), 0)
+            store = Store(Path(os.devnull), 0)
         if store.max_bytes:
-            xla_cache.use_directory(store.xla_directory)
+            use(CompilationCache(store.compilations_directory, _MIN_SECONDS, store.max_compilations_bytes))
         return Tiers(memory, store, writer)
 
     def _prewarm(self, engine: Engine) -> None:

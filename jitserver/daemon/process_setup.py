@@ -6,7 +6,7 @@ import resource
 import sys
 from collections.abc import MutableMapping
 
-from jitclient.wire.address import DAEMON_DEFAULTS, PROCESS_SETTINGS
+from jitclient.core.directories import DAEMON_DEFAULTS, PROCESS_SETTINGS
 from jitserver.programs.traces import ambient_reads
 
 _SWITCH_SECONDS = 2e-4

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from rpyc.core.service import Service
 
+from jitclient.core.directories import usage
 from jitclient.errors import DaemonDraining, DaemonUnavailable, JitserverError, ProtocolError
 from jitclient.wire import explaining, introspection, messages, named_arrays
 from jitclient.wire.encoding import decoded, encoded
@@ -190,7 +191,7 @@ class JitService(Service):  # type: ignore[misc]
         return inspected(_session(connection).executable(request.executable).program, request.what)
 
     def _prepared(self, session: Session, entry: Entry, level: str) -> messages.Prepared:
-        made, seconds = level == "made", entry.info.seconds
+        made, seconds = level in ("made", "remade"), entry.info.seconds
         return messages.Prepared(
             executable=session.lease(entry),
             results=entry.program.results,
@@ -205,6 +206,7 @@ class JitService(Service):  # type: ignore[misc]
             has_effects=entry.program.has_effects,
             level=level,
             saved=0.0 if made else sum(seconds.values()),
+            why=entry.program.why_remade if level == "remade" else "",
         )
 
     # ---- named arrays
@@ -245,7 +247,8 @@ class JitService(Service):  # type: ignore[misc]
 
     def status(self) -> messages.Status:
         """Return the daemon's counters, and the sizes of its memory and collections."""
-        sessions = self.sessions.all()
+        sessions, store = self.sessions.all(), self.engine.cache.store
+        compilations, compilation_bytes = usage(store.compilations_directory)
         return messages.Status(
             pid=os.getpid(),
             version=__version__,
@@ -264,6 +267,9 @@ class JitService(Service):  # type: ignore[misc]
             classes=context.class_count(),
             names=len(self.named_arrays.trees),
             lost_names=tuple(name for name, tree in self.named_arrays.trees.all().items() if tree.why_lost),
+            disk_bytes=store.nbytes,
+            compilations=compilations,
+            compilation_bytes=compilation_bytes,
             abandoned=sum(run.gone for run in long_runs(self.connections)),
             **dataclasses.asdict(self.counters),
         )

@@ -5,7 +5,6 @@ import functools
 import os
 import platform
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,7 +12,7 @@ import jax
 from jitclient.capture.ambient import process_state
 from jitclient.capture.steps.format import FORMAT
 from jitclient.capture.steps.sharing import class_count as class_count
-from jitclient.core.digests import digest
+from jitclient.core.cpu import cpu_features
 from jitclient.errors import DaemonUnavailable, SettingsError
 from jitclient.jaxside import shardings
 from jitclient.jaxside.context import DEFAULTS
@@ -136,7 +135,7 @@ def of_process() -> dict[str, str]:
         "platform": devices[0].platform,
         "devices": ", ".join(device_names()),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
-        "cpu": _cpu_features(),
+        "cpu": cpu_features(),
     }
 
 
@@ -170,12 +169,3 @@ def device_memory() -> list[DeviceMemory]:
 
 def _memory(device: Any) -> dict[str, int]:
     return device.memory_stats() or {}
-
-
-def _cpu_features() -> str:
-    """Return a digest of the CPU's features: a program must not be loaded on a CPU that lacks some of them."""
-    info = Path("/proc/cpuinfo")
-    if not info.exists():
-        return platform.processor()
-    flags = [line for line in info.read_text().splitlines() if line.startswith(("flags", "Features"))]
-    return digest("".join(flags[:1]).encode(), 6).hex()

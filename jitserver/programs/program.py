@@ -14,7 +14,7 @@ from jitclient.capture.codec import values
 from jitclient.capture.load import Loaded, load
 from jitclient.capture.results.writer import TraceObjects
 from jitclient.errors import CaptureError, ProtocolError
-from jitclient.jaxside import tree
+from jitclient.jaxside import compilation_cache, tree
 from jitclient.jaxside.avals import abstract
 from jitclient.jaxside.callbacks import functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
@@ -23,13 +23,15 @@ from jitclient.jaxside.leaked_tracers import raise_if_used
 from jitclient.jaxside.over_leaves import OverLeaves
 from jitclient.wire.array_transport import host_form, nbytes_of
 from jitclient.wire.messages import Evidence, Lookup, Signature, Slot, Spec, Traced
-from jitserver.programs import callbacks, context, placement, xla_cache
+from jitserver.programs import callbacks, context, placement
 from jitserver.programs.devices import device_arrays
 from jitserver.programs.traces import ambient, lock, output
 from jitserver.store.journal import EMPTY_SLOT
 
 ReportPhase = Callable[[str], None]
 _NO_EVIDENCE = Evidence()
+_SORTS = ("stablehlo.sort", "chlo.top_k")
+"""Operations whose comparison XLA's CPU runtime cannot serialize any more after the first run (jax 0.10 to 0.12)."""
 Deref = values.Deref
 
 _JITTED = type(jax.jit(lambda: None))
@@ -53,6 +55,9 @@ class Program:
     slots: tuple[Slot, ...] = ()  # interfaces of its callbacks
     callbacks: bytes = b""  # functions of its callbacks, as objects from its trace
     has_effects: bool = False
+    # XLA can serialize the executable only before its first run.
+    must_serialize_first: bool = False
+    why_remade: str = ""  # why the program was made again from its capture on disk, if it was
     is_found: bool = False  # the executable comes from JAX's own cache, or from jitserver's
     calls: int = 0
     call_seconds: float = 0.0
@@ -261,12 +266,14 @@ def _build(
         if compared and loaded is not None:
             evidence = evidence_of(traced, lowered, loaded.index_of)
             without_order = functools.partial(order_free, traced, loaded.index_of)
+        text = lowered.as_text()
+        must_serialize_first = any(sort in text for sort in _SORTS)
         functions = functions_of(traced, lowered)
         slots, described = tuple(map(callbacks.slot_of, functions)), _described(loaded, functions)
         with _timed(seconds, "compile", report_phase, "compiling"):
-            found_before = xla_cache.hits_of_thread()
+            found_before = compilation_cache.found_by_thread()
             compiled = callbacks.Executables(slots, lowered) if slots else lowered.compile()
-            is_found = xla_cache.hits_of_thread() != found_before
+            is_found = compilation_cache.found_by_thread() != found_before
     return Program(
         run=compiled,
         specs=signature.leaves,
@@ -280,6 +287,7 @@ def _build(
         evidence=evidence.digest,
         trace=evidence,
         order_free=without_order,
+        must_serialize_first=must_serialize_first,
         is_found=is_found,
         slots=slots,
         callbacks=described,

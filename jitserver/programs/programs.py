@@ -5,6 +5,7 @@ import dataclasses
 import logging
 import threading
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -42,7 +43,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Hit(NamedTuple):
-    """A program that was found, and its location: "memory" or "disk"."""
+    """A program that was found, and where: in "memory" or on the "disk"; or "remade" from its capture on the disk."""
 
     entry: Entry
     level: str
@@ -257,6 +258,8 @@ class Programs:
         entry = self._restored(key, report_phase)
         if entry is None or entry.program.lookup_digest != lookup_digest:
             return None
+        if level == "disk" and entry.program.why_remade:
+            return Hit(entry, "remade")
         self._count_hit(entry)
         return Hit(entry, level)
 
@@ -337,20 +340,30 @@ class Programs:
         built.mark = mark(RUNNING, key.text, entry.info.label)
         facts = serialization.facts_of(built, request.lookup.signature.context)
         stored = Stored(entry.info, entry.components, facts, _encode(request))
-        kept = self.cache.keep(entry, stored, lambda: self._executable_of(entry), payload)
+        kept = self.cache.keep(entry, stored, self._serializer(entry), payload)
         self._note_names(key.base, request.manifest.names)
         return kept
 
     # ---- programs on the disk
+
+    def _serializer(self, entry: Entry) -> Callable[[], bytes]:
+        """Return a function that serializes the executable of a program that has not run yet."""
+        if not entry.program.must_serialize_first:
+            return lambda: self._executable_of(entry)
+        data = self._executable_of(entry)
+        return lambda: data
 
     def _executable_of(self, entry: Entry) -> bytes:
         if self.journal.strikes.count(entry.key, _STORING) >= _MAX_DISK_STRIKES:
             return b""
         try:
             with self.journal.recording(_STORING, entry.key, entry.info.label):
-                return serialization.executable_of(entry.program)
+                data = serialization.executable_of(entry.program)
+            entry.info.no_executable = ""
+            return data
         # The executable has callbacks, or JAX cannot serialize it for another reason.
         except Exception as error:
+            entry.info.no_executable = str(error).partition("\n")[0] or type(error).__name__
             log.info("%s is stored without its executable: %s", entry.info.label, error)
             return b""
 
@@ -417,6 +430,7 @@ class Programs:
         if made:
             before, now = stored.info, entry.info
             now.hits, now.saved, now.pinned = before.hits, before.saved, before.pinned
+            entry.program.why_remade = before.no_executable or "its file is missing or cannot be loaded"
         return entry
 
     def _make_equal(

@@ -271,7 +271,7 @@ class Helper:
         fast_exit.exempt_loaded_modules()
         warm_caches.fill()
         if "jax" in sys.modules:
-            importlib.import_module("jitserver.programs.xla_cache")  # each run needs it
+            importlib.import_module("jitclient.jaxside.compilation_cache")  # each run needs it
             known = [one for one in history.operations() if one.hex() not in unfit]
             self._operations = [one for one in known if one not in preparation.prepared]
         gc.collect()

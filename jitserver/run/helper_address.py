@@ -9,7 +9,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from jitclient.wire.address import Address, peer, runtime_directory
+from jitclient.core.directories import runtime_directory
+from jitclient.wire.address import Address, peer
 from jitserver.run import fingerprint
 
 _PROGRAM = (

@@ -107,7 +107,7 @@ def path() -> Path:
     Raises:
         OSError, SettingsError: there is no directory for the file.
     """
-    from jitserver.store import directories
+    from jitclient.core import directories
 
     return directories.environment_directory() / "imports.json"
 

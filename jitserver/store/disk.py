@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from jitclient.core.directories import compilations_directory, trim
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.blobs import Blobs
 from jitserver.store.catalog import CATALOG, Catalog, Use, is_damage
-from jitserver.store.directories import trim, xla_cache_directory
 from jitserver.store.entry import Stored, eviction_score
 from jitserver.store.files import Corrupt
 
@@ -50,9 +50,9 @@ class Store:
             allow_eviction: called with a program's key before the program is evicted. If it returns False, the program
                 stays on disk until it is removed explicitly.
         """
-        self.xla_directory = xla_cache_directory(directory)
-        self._max_xla_bytes = max_bytes // 4
-        self.max_bytes = max_bytes - self._max_xla_bytes
+        self.compilations_directory = compilations_directory(directory)
+        self.max_compilations_bytes = max_bytes // 4
+        self.max_bytes = max_bytes - self.max_compilations_bytes
         self._allow_eviction = allow_eviction
         self._directory = directory
         self._quarantine = directory / _QUARANTINE
@@ -148,6 +148,10 @@ class Store:
         if gone:
             self._write(act)
 
+    def remove_compilations(self) -> None:
+        """Delete the compilations by program text."""
+        trim(self.compilations_directory, 0)
+
     def quarantine(self, stored: Stored) -> None:
         """Move an executable that cannot be loaded to quarantine, and remove its program."""
         self._write(lambda _, blobs: blobs.discard(stored.executable))
@@ -181,7 +185,7 @@ class Store:
         before = self.nbytes
         self.trim()
         freed = self._write(lambda catalog, blobs: blobs.sweep(catalog.blobs())) or 0
-        return freed + max(0, before - self.nbytes) + trim(self.xla_directory, self._max_xla_bytes)
+        return freed + max(0, before - self.nbytes) + trim(self.compilations_directory, self.max_compilations_bytes)
 
     def close(self) -> None:
         """Write the counted hits, and close the files."""

@@ -5,8 +5,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import TypeVar
 
+from jitclient.core import directories
 from jitclient.wire.messages import EntryInfo
-from jitserver.store import directories
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.entry import Stored
 from jitserver.store.files import Corrupt

@@ -56,7 +56,12 @@ class Tiers:
         return saved
 
     def remove(self, prefix: str) -> list[EntryInfo]:
-        """Remove the programs that `infos` returns for `prefix` from all tiers, and return their descriptions."""
+        """Remove the programs that `infos` returns for `prefix` from all tiers, and return their descriptions.
+
+        An empty prefix removes the compilations by program text, too.
+        """
+        if not prefix:
+            self.store.remove_compilations()
         found = self.infos(prefix)
         keys = [info.key for info in found]
         for key in keys:

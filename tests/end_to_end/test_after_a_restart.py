@@ -47,6 +47,11 @@ PROGRAM = """
     def called_back(x):
         return jax.pure_callback(lambda v: v * 2, x, x)
 
+    @jitclient.jit
+    def in_order(x, key):
+        parts = jnp.sort(x, axis=1), jnp.argsort(x, axis=0), jnp.median(x), jax.lax.top_k(x, 2), jnp.unique(x, size=4)
+        return parts, jax.random.permutation(key, x.ravel())
+
     noted = []
 
     @jitclient.jit
@@ -59,13 +64,13 @@ PROGRAM = """
     given = jitclient.device_put(x)
     results = [
         plain(x, x.T), eigen(x), keys(jax.random.key(1)), half(x), donated(given, 3), warned(x), called_back(x),
-        changes(x),
+        changes(x), in_order(x, jax.random.key(2)),
     ]
     flat = [str(np.asarray(jax.random.key_data(leaf) if leaf.dtype.name.startswith("key") else leaf).tolist())
             + str(leaf.dtype) + str(leaf.weak_type) for leaf in jax.tree.leaves(results)]
     print(json.dumps([*flat, given.is_deleted(), sorted(noted)]))
 """
-FUNCTIONS = 8
+FUNCTIONS = 9
 
 
 @pytest.fixture
@@ -102,7 +107,7 @@ def executables(folder: Path) -> list[Path]:
 
 def forget_texts(folder: Path) -> None:
     """What took long to compile is found by its text, and is then not written as an executable again."""
-    for path in folder.glob("*/texts"):
+    for path in folder.glob("*/compilations"):
         shutil.rmtree(path)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient.wire.address import runtime_directory
+from jitclient.core.directories import runtime_directory
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.strikes import Strikes, Work
 

@@ -16,15 +16,16 @@ import platformdirs
 import pytest
 
 from jitclient import errors
+from jitclient.core import directories
+from jitclient.core.directories import runtime_directory
 from jitclient.core.settings import Settings, settings
 from jitclient.session import handshake, launch
 from jitclient.session import session as client_session
-from jitclient.wire.address import Address, runtime_directory
+from jitclient.wire.address import Address
 from jitclient.wire.messages import Status, Verb
 from jitserver.cli import lifecycle
 from jitserver.cli.systemd import target
 from jitserver.daemon import address_lock
-from jitserver.store import directories
 
 ONE = """
     print(float(jitclient.jit(lambda x: x + 1)(np.float32(1))))

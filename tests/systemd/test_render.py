@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jitclient.wire.address import PROCESS_SETTINGS
+from jitclient.core.directories import PROCESS_SETTINGS
 from jitserver.cli.systemd import render
 from jitserver.cli.systemd.target import Target
 

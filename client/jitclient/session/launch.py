@@ -11,10 +11,11 @@ from typing import IO
 import platformdirs
 
 from jitclient.core.digests import digest
+from jitclient.core.directories import runtime_directory, usable_directory
 from jitclient.core.file_lock import open_lock, try_lock
 from jitclient.core.polling import Polling
 from jitclient.errors import DaemonError, DaemonUnavailable
-from jitclient.wire.address import Address, runtime_directory, usable_directory
+from jitclient.wire.address import Address
 
 START_SECONDS = 120.0
 IDLE_EXIT_SECONDS = 3 * 3600

@@ -315,8 +315,10 @@ class Prepared(Message):
     callbacks: bytes = b""
     # A program with effects must not run twice.
     has_effects: bool = False
-    level: str = "made"  # "made", or for a hit "memory" or "disk"
+    # "made"; "remade": from the capture on disk, because the disk has no executable; for a hit "memory" or "disk".
+    level: str = "made"
     saved: float = 0.0  # seconds saved by a hit
+    why: str = ""  # why a program was remade
 
 
 class Found(Message):
@@ -495,6 +497,8 @@ class EntryInfo(Message):
     slowest: float = 0.0
     base: str = ""  # call key without the manifest
     names: tuple[str, ...] = ()  # names in the manifest
+    # Why the disk has no executable of the program, which must be compiled again after a restart.
+    no_executable: str = ""
 
 
 class Listed(Message):
@@ -555,3 +559,8 @@ class Status(Message):
     lost_names: tuple[str, ...] = ()
     """Names whose trees a daemon could not save or load."""
     abandoned: int = 0  # running calls whose clients have gone
+    disk_bytes: int = 0
+    """Bytes of programs on the disk."""
+    compilations: int = 0
+    """Number of compilations on the disk that jax itself made in clients, runs and daemons."""
+    compilation_bytes: int = 0

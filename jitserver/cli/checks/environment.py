@@ -8,10 +8,11 @@ import platform
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from jitclient.core.directories import DAEMON_DEFAULTS, PROCESS_SETTINGS
 from jitclient.core.settings import Settings
 from jitclient.errors import SettingsError
 from jitclient.version import __version__
-from jitclient.wire.address import DAEMON_DEFAULTS, PROCESS_SETTINGS, Address
+from jitclient.wire.address import Address
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
 
 _PREFIX = "JITSERVER_"

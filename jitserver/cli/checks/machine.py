@@ -5,10 +5,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from jitclient.core.directories import cache_root
 from jitclient.session.launch import log_directory
 from jitclient.wire.labels import size
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
-from jitserver.store.directories import cache_root
 from jitserver.system.memory_limits import LimitedGroup, limited_groups
 
 _LOW_DISK_BYTES, _FULL_DISK_BYTES = 1 << 30, 100 << 20

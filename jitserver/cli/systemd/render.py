@@ -5,8 +5,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from jitclient.core.directories import PROCESS_SETTINGS
 from jitclient.session import launch
-from jitclient.wire.address import PROCESS_SETTINGS
 from jitserver.cli.systemd.target import SUFFIXES, Target
 
 _STEPPED_RESTARTS = 254  # first version of systemd with RestartSteps=

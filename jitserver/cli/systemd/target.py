@@ -6,9 +6,10 @@ import pwd
 import re
 from pathlib import Path
 
+from jitclient.core.directories import environment_digest, runtime_directory, user_name
 from jitclient.core.settings import settings
 from jitclient.errors import JitserverError
-from jitclient.wire.address import Address, environment_digest, remote, runtime_directory, user_address, user_name
+from jitclient.wire.address import Address, remote, user_address
 
 SUFFIXES = ("socket", "service")
 _SYSTEM_UNITS = Path("/etc/systemd/system")

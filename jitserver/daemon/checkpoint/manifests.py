@@ -10,14 +10,15 @@ from urllib.parse import quote, unquote
 
 import msgspec
 
+from jitclient.core import directories
 from jitclient.core.digests import digest
+from jitclient.core.directories import private_directory
 from jitclient.errors import SettingsError
-from jitclient.wire.address import private_directory
 from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.messages import Failure, Spec
 from jitserver.daemon.arrays.named_arrays import TreeState
 from jitserver.daemon.sessions.session import State
-from jitserver.store import directories, files
+from jitserver.store import files
 from jitserver.store.files import Corrupt, unpacked
 
 log = logging.getLogger(__name__)

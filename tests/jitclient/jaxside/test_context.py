@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import jitclient
+from jitclient.core.directories import environment_digest
 from jitclient.jaxside import context, jax_settings
-from jitclient.wire.address import environment_digest
 from jitserver.daemon.process_setup import prepare_process
 from jitserver.programs.context import _ENTER
 

@@ -2,24 +2,19 @@
 
 import contextlib
 import os
+import pwd
 import socket
 import stat
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from jitclient.core.directories import environment_digest
 from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
 from jitclient.wire import address
-from jitclient.wire.address import (
-    Address,
-    default_addresses,
-    environment_digest,
-    private_directory,
-    runtime_directory,
-)
+from jitclient.wire.address import Address, default_addresses
 
 
 @pytest.mark.parametrize("text", ["", "unix:", "unix:/", "unix:relative", "/tmp/x", "http://x", "unix:/" + "x" * 98])
@@ -133,81 +128,9 @@ def test_a_user_without_a_name_has_no_daemon_of_the_system(monkeypatch: pytest.M
     def unknown(uid: int) -> None:
         raise KeyError(f"getpwuid(): uid not found: {uid}")
 
-    monkeypatch.setattr(address.pwd, "getpwuid", unknown)
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
     [user] = default_addresses(None)
     assert user == address.user_address()
-
-
-@pytest.fixture
-def own_temporary(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder in the place of /tmp and of the home, without a runtime folder of the session."""
-    monkeypatch.setattr(tempfile, "tempdir", str(short_path))
-    monkeypatch.setenv("HOME", str(short_path))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short_path / "none"))
-    return short_path
-
-
-def test_without_a_folder_of_the_session_sockets_are_in_the_temporary_one(own_temporary: Path) -> None:
-    assert runtime_directory() == own_temporary / f"jitserver-{os.getuid()}"
-
-
-@pytest.mark.parametrize("what", ["link", "file"])
-def test_where_another_user_was_quicker_there_is_another_folder_and_a_warning(own_temporary: Path, what: str) -> None:
-    taken = own_temporary / f"jitserver-{os.getuid()}"
-    if what == "link":
-        taken.symlink_to(own_temporary)  # which is not for them to make
-    else:
-        taken.touch()
-    with pytest.warns(RuntimeWarning, match=f"because .*{taken}"):
-        assert runtime_directory() == own_temporary / ".cache/jitserver/run"
-    (own_temporary / ".cache/jitserver/run").rmdir()
-    (own_temporary / ".cache/jitserver/run").touch()
-    with pytest.raises(OSError, match=f"{taken}.*; .*run"):
-        runtime_directory()
-
-
-def test_a_folder_of_another_users_session_is_left_alone(own_temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    others = Path("/") if os.getuid() else own_temporary / "others"
-    if not os.getuid():
-        others.mkdir()
-        os.chown(others, 1234, 1234)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(others))
-    assert runtime_directory() == own_temporary / f"jitserver-{os.getuid()}"
-    assert not (others / "jitserver").exists()
-
-
-def test_a_folder_whose_path_is_too_long_for_a_socket_is_not_used(
-    own_temporary: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    long = own_temporary / ("x" * 80)
-    long.mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
-    with pytest.warns(RuntimeWarning, match="too long for a socket"):
-        assert runtime_directory() == own_temporary / f"jitserver-{os.getuid()}"
-
-
-def test_that_another_folder_is_used_is_no_error(
-    own_temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    long = own_temporary / ("x" * 80)
-    long.mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
-    assert runtime_directory() == own_temporary / f"jitserver-{os.getuid()}"  # warnings are errors in tests
-    assert "too long for a socket" in capsys.readouterr().err
-
-
-def test_a_private_folder_is_private(short_path: Path) -> None:
-    folder = short_path / "a" / "b"
-    private_directory(folder)
-    folder.chmod(0o755)
-    private_directory(folder)
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-
-
-def test_a_folder_that_is_a_link_is_refused(short_path: Path) -> None:
-    (short_path / "link").symlink_to(short_path)
-    with pytest.raises(SettingsError, match="is not a directory"):
-        private_directory(short_path / "link")
 
 
 def test_a_socket_type_that_is_not_ours_is_no_peer() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient.wire.address import environment_digest
+from jitclient.core.directories import environment_digest
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.entry import KeyComponents, Stored
@@ -174,16 +174,16 @@ def test_gc_deletes_what_is_over_a_bound_and_says_how_much(
 ) -> None:
     with new_daemon(nobody["JITSERVER_ADDRESS"], "--disk", "1", env=nobody):
         assert json.loads(cli("cache", "gc", "--json", env=nobody).stdout) == {"freed_bytes": 0}
-        texts = Path(nobody["JITSERVER_CACHE_DIR"]) / environment_digest() / "texts"
-        texts.mkdir(exist_ok=True)
+        compilations = Path(nobody["JITSERVER_CACHE_DIR"]) / environment_digest() / "compilations"
+        compilations.mkdir(exist_ok=True)
 
         def said_after_leaving_too_much() -> str:
-            (texts / "left").write_bytes(bytes(1 << 20))
+            (compilations / "left").write_bytes(bytes(1 << 20))
             return str(cli("cache", "gc", env=nobody).stdout)
 
         # What the daemon tidies at its start may come first, once.
         until(lambda: said_after_leaving_too_much() == "freed 1 MiB\n", "gc to free what was too much")
-        assert not (texts / "left").exists()
+        assert not (compilations / "left").exists()
 
 
 def test_more_entries_than_one_message_holds_are_all_listed(
@@ -228,3 +228,25 @@ def test_a_shell_completes_commands_functions_and_keys(
     assert set(completed("jitserver cache show step")) == {"step_1", "step_2", f"step_{0xABC << 116}"}
     assert completed("jitserver cache show abc") == ["abc000000000"]
     assert completed("jitserver cache show nothing") == []
+
+
+def test_compilations_of_clients_are_counted_and_cleared(
+    cli: Callable[..., Any], nobody: dict[str, str], new_daemon: Callable[..., Any]
+) -> None:
+    directory = Path(nobody["JITSERVER_CACHE_DIR"]) / environment_digest() / "compilations"
+
+    def counted() -> list[int]:
+        found = json.loads(cli("status", "--json", env=nobody).stdout)
+        return [found["compilations"], found["compilation_bytes"]]
+
+    with new_daemon(nobody["JITSERVER_ADDRESS"], "--no-prewarm", env=nobody):
+        assert counted() == [0, 0]
+        assert "compilations" not in cli("cache", "ls", env=nobody).stdout
+        directory.mkdir(exist_ok=True)
+        for name in ("one", "other"):
+            (directory / name).write_bytes(bytes(1024))
+        assert counted() == [2, 2048]
+        assert "and 2 compilations of jax's own (2 KiB)" in cli("cache", "ls", env=nobody).stdout
+        assert "2 compilations of jax's own (2 KiB)" in cli("status", env=nobody).stdout
+        cli("cache", "clear", env=nobody)
+        assert counted() == [0, 0]

@@ -184,3 +184,37 @@ def test_a_program_that_was_settled_since_the_look_up_is_retraced_only_to_compar
     print(json.dumps([again is first, made, before, other is first, retraced, bool(programs.order_free(lookup))]))
     """
     assert run_script(program) == [True, False, False, False, True, True]
+
+
+def test_a_program_without_an_executable_is_made_again_and_says_why(run_script: Callable[..., Any]) -> None:
+    program = f"""{BEGIN}
+    import msgspec
+    from jitserver.programs import serialization
+
+    def refuse(program):
+        raise ValueError("the comparison is not serializable.\\nmore")
+
+    def made_on(disk):
+        writer = Writer(lambda: 0)
+        cache = Tiers(Memory(1 << 30, 1000), Store(disk, 1 << 30), writer)
+        return Programs(Counters(), cache, Journal()), writer
+
+    serialization.executable_of = refuse
+    disk = Path("disk")
+    disk.mkdir()
+    programs, writer = made_on(disk)
+    request = msgspec.structs.replace(request, manifest=Manifest())
+    prepared(request, payload)
+    assert writer.finish(60)
+    [info] = programs.cache.infos()
+    programs.cache.close(60)
+    other, writer = made_on(disk)
+    hit = other.find(lookup, str)
+    again = other.find(lookup, str)
+    found = other.counters
+    levels = [hit.level, hit.entry.program.why_remade, again.level]
+    print(json.dumps([info.no_executable, levels, found.hits, found.misses]))
+    other.cache.close(60)
+    """
+    why = "the comparison is not serializable."
+    assert run_script(program) == [why, ["remade", why, "memory"], 1, 1]

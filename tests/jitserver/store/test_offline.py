@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from jitserver.store import directories, offline
+from jitclient.core import directories
+from jitserver.store import offline
 from jitserver.store.catalog import CATALOG
 from jitserver.store.disk import Store
 

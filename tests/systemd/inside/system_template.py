@@ -22,7 +22,7 @@ from harness import (
 u, v = User("u", manager=False), User("v", manager=False)
 etc = Path("/etc/systemd/system")
 digest = u.run(
-    sys.executable, "-c", "from jitclient.wire.address import environment_digest; print(environment_digest())"
+    sys.executable, "-c", "from jitclient.core.directories import environment_digest; print(environment_digest())"
 ).stdout.strip()
 socket, service = f"jitserver-{digest}@u.socket", f"jitserver-{digest}@u.service"
 socket_file = Path(f"/run/jitserver/{digest}/u.sock")

@@ -9,7 +9,7 @@ from harness import User, as_root, copy_of_environment, failed, is_private_socke
 u = User("u", manager=True)
 stranger = User("stranger", manager=False)
 digest = u.run(
-    sys.executable, "-c", "from jitclient.wire.address import environment_digest; print(environment_digest())"
+    sys.executable, "-c", "from jitclient.core.directories import environment_digest; print(environment_digest())"
 ).stdout.strip()
 units = u.home / ".config/systemd/user"
 socket, service = f"jitserver-{digest}.socket", f"jitserver-{digest}.service"

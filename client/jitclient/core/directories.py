@@ -1,0 +1,198 @@
+"""Directories of the user: sockets, locks and logs, and the cache, with a part for each environment.
+
+Does not depend on jax.
+"""
+
+import contextlib
+import os
+import pwd
+import stat
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from jitclient.core.digests import digest
+from jitclient.core.settings import settings
+from jitclient.errors import SettingsError
+
+PROCESS_SETTINGS = (
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "JAX_NUM_CPU_DEVICES",
+    "JAX_PLATFORMS",
+    "JAX_PLATFORM_NAME",
+    "LIBTPU_INIT_ARGS",
+    "ROCR_VISIBLE_DEVICES",
+    "TPU_VISIBLE_DEVICES",
+    "XLA_FLAGS",
+    "XLA_PYTHON_CLIENT_ALLOCATOR",
+    "XLA_PYTHON_CLIENT_MEM_FRACTION",
+    "XLA_PYTHON_CLIENT_PREALLOCATE",
+)
+"""Environment variables that apply to a whole process: each combination of their values has its own daemon."""
+
+DAEMON_DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+"""Variables that a daemon sets unless the user did. These values select the same daemon as no value."""
+
+_SUN_PATH = 108 if sys.platform == "linux" else 104
+# Excludes the terminating zero byte, and the dot and process id that `Address.listen` adds to the name.
+MAX_SOCKET_BYTES = _SUN_PATH - len("\0..4194304")
+"""Maximum length in bytes of the path of a daemon's socket."""
+
+_MAX_DIRECTORY_BYTES = MAX_SOCKET_BYTES - len("/0123456789ab.sock")
+
+# The directory that `CacheDirectory=` selects in the system units.
+_SYSTEM_ROOT = Path("/var/cache/jitserver")
+
+
+def environment_digest(environment: Mapping[str, str] = os.environ, prefix: str = sys.prefix) -> str:
+    """Return a digest of this Python environment and of the PROCESS_SETTINGS, which together select a daemon."""
+    given = {name: environment.get(name) for name in PROCESS_SETTINGS}
+    made = [(name, value) for name, value in given.items() if value and value != DAEMON_DEFAULTS.get(name)]
+    return digest(repr((os.path.realpath(prefix), made)).encode(), 6).hex()
+
+
+def user_name() -> str | None:
+    """Return the user's name; None in a container that does not know the user id."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return None
+
+
+def environment_directory() -> Path:
+    """Return the cache directory of this environment, created if necessary. Other environments cannot use its programs.
+
+    Raises:
+        SettingsError: a directory belongs to a different user.
+        OSError: the directory cannot be created.
+    """
+    return private_directory(private_directory(cache_root()) / environment_digest())
+
+
+def compilations_directory(directory: Path) -> Path:
+    """Return the directory of compilations by program text; the disk tier limits its size."""
+    return directory / "compilations"
+
+
+def existing_directories() -> list[Path]:
+    """Return the existing cache directories of this environment, the user's own first, then the system daemon's."""
+    name = user_name()
+    roots = [cache_root(), *([] if name is None else [_SYSTEM_ROOT / name])]
+    paths = [directory / environment_digest() for directory in roots]
+    return [path for path in paths if os.path.isdir(path) and os.access(path, os.X_OK)]
+
+
+def usage(path: Path) -> tuple[int, int]:
+    """Return the number of files in a directory, and their total size in bytes; zeros if there is no directory."""
+    sizes: list[int] = []
+    with contextlib.suppress(OSError):
+        sizes = [entry.stat().st_size for entry in os.scandir(path) if entry.is_file()]
+    return len(sizes), sum(sizes)
+
+
+def trim(path: Path, max_bytes: int) -> int:
+    """Delete the oldest files of a directory until the rest takes at most `max_bytes` bytes.
+
+    Returns:
+        The number of bytes freed.
+    """
+    freed = 0
+    with contextlib.suppress(OSError):
+        stats = [(entry.path, entry.stat()) for entry in os.scandir(path) if entry.is_file()]
+        excess = sum(stat.st_size for _, stat in stats) - max_bytes
+        for file, stat in sorted(stats, key=lambda pair: pair[1].st_mtime):
+            if freed >= excess:
+                break
+            os.unlink(file)
+            freed += stat.st_size
+    return freed
+
+
+def cache_root() -> Path:
+    """Return the directory that contains the cache directories of all environments."""
+    given = settings().cache_dir or os.environ.get("CACHE_DIRECTORY")  # systemd sets CACHE_DIRECTORY
+    if given:
+        return Path(given)
+    import platformdirs  # rarely needed
+
+    try:
+        return Path(platformdirs.user_cache_dir("jitserver", appauthor=False))
+    # This user has no home directory.
+    except RuntimeError:
+        return runtime_directory() / "cache"
+
+
+def runtime_directory() -> Path:
+    """Return the user's directory for sockets and locks; create it if missing.
+
+    Raises:
+        OSError: no directory can be created that only this user can enter.
+    """
+    # Not platformdirs: without XDG_RUNTIME_DIR, it warns and uses a directory that another user may own.
+    given = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
+    candidates = [_temporary_directory, lambda: Path("~/.cache/jitserver/run").expanduser()]
+    # `su` and `sudo` may leave another user's directory in the variable.
+    if os.path.isdir(given) and os.stat(given).st_uid == os.getuid():
+        candidates.insert(0, lambda: Path(given) / "jitserver")
+    return usable_directory(candidates, _MAX_DIRECTORY_BYTES)
+
+
+def _temporary_directory() -> Path:
+    import tempfile  # slow to import, rarely needed
+
+    return Path(tempfile.gettempdir()) / f"jitserver-{os.getuid()}"
+
+
+def usable_directory(candidates: Iterable[Callable[[], Path]], max_bytes: int = 4096) -> Path:
+    """Return the first usable directory, created if missing; warn if it is not the first candidate.
+
+    A directory is usable if only this user can enter it, it is writable, and its path has at most `max_bytes` bytes.
+
+    Raises:
+        OSError: no candidate is usable.
+    """
+    problems: list[str] = []
+    for candidate in candidates:
+        try:
+            directory = candidate()
+            if not directory.is_absolute():
+                raise OSError(f"{directory} is not an absolute path")
+            if len(os.fsencode(directory)) > max_bytes:
+                raise OSError(f"the path {directory} is too long for a socket")
+            found = private_directory(directory)
+            if not os.access(found, os.W_OK):
+                raise OSError(f"{directory} is not writable")
+        except (OSError, RuntimeError, SettingsError) as error:
+            # RuntimeError: this user has no home directory.
+            problems.append(str(error))
+        else:
+            if problems:
+                _notice(f"jitserver uses the directory {found}, because {problems[0]}")
+            return found
+    raise OSError("; ".join(problems))
+
+
+def _notice(text: str) -> None:
+    """Warn; print the text if the program turns warnings into errors, as `jitclient.core.notices` does."""
+    try:
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    except Warning:
+        with contextlib.suppress(Exception):  # stderr may be closed
+            print(f"jitserver: {text}", file=sys.stderr, flush=True)
+
+
+def private_directory(path: Path) -> Path:
+    """Create a directory that only this user can enter.
+
+    Raises:
+        SettingsError: the path belongs to another user, or is not a directory.
+    """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise SettingsError(f"{path} is not a directory owned by this user (uid {os.getuid()})")
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        path.chmod(0o700)
+    return path
