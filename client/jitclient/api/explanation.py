@@ -97,7 +97,7 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     if known:
         return Explanation(program, hit=True, level="L0")
     try:
-        identity = identify(wanted, path.current_capture())
+        identity = identify(wanted, path.fresh_capture)
         question = Explain(identity.lookup, wanted.name, identity.parts())
         explained = explained_by(functools.partial(ask, process.session().settings), question)
     except CaptureError as error:

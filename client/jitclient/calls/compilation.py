@@ -74,13 +74,15 @@ class _DiffersError(Exception):
     """Own trace that differs, or may differ, from the daemon's, so that each process must trace the function."""
 
 
-def program_of(session: Session, wanted: Specialisation, capture: Callable[[], Capture], own: OwnTrace) -> Program:
+def program_of(
+    session: Session, wanted: Specialisation, capture: Callable[[tuple[Any, ...]], Capture], own: OwnTrace
+) -> Program:
     """Return the program of a call.
 
     Args:
         session: the session with the daemon.
         wanted: the function, options and signature to compile for.
-        capture: captures the function alone, in its current state.
+        capture: captures the function in its current state, with extras.
         own: the trace of this process, which has not run yet.
 
     Raises:
@@ -99,27 +101,28 @@ def program_of(session: Session, wanted: Specialisation, capture: Callable[[], C
 class _Making:
     """Sequence of steps from a call to its program."""
 
-    def __init__(self, session: Session, wanted: Specialisation, capture: Callable[[], Capture], own: OwnTrace) -> None:
+    def __init__(
+        self, session: Session, wanted: Specialisation, capture: Callable[[tuple[Any, ...]], Capture], own: OwnTrace
+    ) -> None:
         self._session = session
         self._wanted = wanted
         self._capture = capture
         self._own = own
         self._seen: tuple[str, Sequence[DeviceInfo]] | None = None
-        self._key = ""  # key of the capture of the function alone
+        self._extras: tuple[Any, ...] = ()
+        # Last capture, with these extras; None if the function cannot be captured.
+        self._captured: Capture | None = None
         # Note for the user, shown once the own trace is on the daemon.
         self._note = ""
 
     def program(self) -> Program:
         """Return the program. The exceptions are those of `program_of`."""
-        base: Capture | None = None
         try:
             with _failures_to_capture_error():
-                base = self._capture()
-                self._key = base.key
-                identity = identify(self._wanted, base)
+                identity = identify(self._wanted, self._take_capture)
                 found = self._found(identity)
         except CaptureError as error:
-            return self._of_own_trace(error, base)
+            return self._of_own_trace(error)
         if found is not None:
             return found
         try:
@@ -127,7 +130,18 @@ class _Making:
                 return self._made(identity)
             return self._made_here(identity)
         except CaptureError as error:
-            return self._of_own_trace(error, base)
+            return self._of_own_trace(error)
+
+    def _take_capture(self, extras: tuple[Any, ...]) -> Capture:
+        """Capture the function with extras; if they cannot be captured, keep a capture of the function alone."""
+        self._captured, self._extras = None, extras
+        try:
+            self._captured = self._capture(extras)
+        except CaptureError:
+            if extras:
+                self._take_capture(())
+            raise
+        return self._captured
 
     # ---- found
 
@@ -142,7 +156,7 @@ class _Making:
                     session, lookup, manifests_of, identity.captured.object_at, report_phase
                 )
             if found.prepared is not None:
-                program = self._of_daemon(identity, found.prepared, generation, identity.base)
+                program = self._of_daemon(identity, found.prepared, generation)
                 if session.settings.verify == "always" and self._must_agree():
                     self._check_hit(identity, found.prepared)
                 log.report(session, lookup, found.prepared)
@@ -216,7 +230,7 @@ class _Making:
         if not compared:
             log.report(session, lookup, prepared)
             with _failures_to_capture_error():
-                return self._of_daemon(identity, prepared, generation, identity.base)
+                return self._of_daemon(identity, prepared, generation)
         try:
             with _failures_to_capture_error():
                 program = self._agreed(identity, prepared, generation)
@@ -299,14 +313,13 @@ class _Making:
         if self._own.reads.nonrepeatable:
             raise _DiffersError(f"{_CHANGES} {self._own.reads.nonrepeatable}")
         try:
-            base = self._capture()
-            is_same = identify(self._wanted, base).captured.key == identity.captured.key
+            after = identify(self._wanted, self._capture).captured
         except CaptureError as error:
             raise _DiffersError(f"{_CHANGES} the captured values: {error}") from error
-        if not is_same:
-            self._own.record_change((base.key, stamp_of(identity.inputs)))
+        if after.key != identity.captured.key:
+            self._own.record_change((after.function_key, stamp_of(identity.inputs)))
             raise _DiffersError(f"{_CHANGES} the captured values")
-        return base
+        return after
 
     def _is_explained(self, identity: Identity) -> bool:
         """Return whether the difference comes from data in installed packages that the own trace read.
@@ -363,7 +376,7 @@ class _Making:
         if reads.unobserved_reason:
             raise CaptureError(reads.unobserved_reason)
         try:
-            base = self._unchanged(identity)
+            after = self._unchanged(identity)
         except _DiffersError as error:
             raise CaptureError(str(error)) from None
         ref = identity.captured.index_of
@@ -371,14 +384,10 @@ class _Making:
             exported.key, exported.results, tree.encode(self._own.structure(), ref), self._own.comparable_evidence(ref)
         )
         log = CompileLog(self._wanted, identity.parts, why)
-        return self._sent(identity.lookup, exported, traced, log, base, identity.inputs, self._manifest())
+        return self._sent(identity.lookup, exported, traced, log, after, identity.inputs, self._manifest())
 
-    def _of_own_trace(self, why: CaptureError, watched: Capture | None) -> Program:
-        """Make the daemon compile the own trace, which other processes must make, too.
-
-        `watched` is the capture of the function, if there is one, and shows whether the objects that the function
-        refers to were rebound.
-        """
+    def _of_own_trace(self, why: CaptureError) -> Program:
+        """Make the daemon compile the own trace, which other processes must make, too."""
         wanted = self._wanted
         # After a crash, the same program in another form would crash the next daemon.
         if not _has_jax() or isinstance(why.__cause__, CrashesDaemon):
@@ -393,24 +402,27 @@ class _Making:
                 log = CompileLog(wanted, functools.partial(parts_of_traced, wanted, exported.key, signature), why)
                 lookup = Lookup(exported.key, "", (), signature)
                 traced = Traced(exported.key, exported.results, tree.UNKNOWN)
-                made = self._sent(lookup, exported, traced, log, self._current(watched, inputs), inputs)
+                made = self._sent(lookup, exported, traced, log, self._current(inputs), inputs)
         except CaptureError as error:
             raise error if str(error) == str(why) else CaptureError(f"{why}; {error}") from error
         if self._note:
             warn(self._note)
         return made
 
-    def _current(self, watched: Capture | None, inputs: tuple[Input, ...]) -> Capture | None:
-        """Return a capture that notices later changes; None if the trace itself changes the captured state."""
-        if watched is None:
+    def _current(self, inputs: tuple[Input, ...]) -> Capture | None:
+        """Return a capture that notices later changes.
+
+        The result is None if the function cannot be captured, or the trace itself changed the captured state.
+        """
+        if self._captured is None:
             return None
         try:
-            now = self._capture()
+            now = self._capture(self._extras)
         except CaptureError:
             return None
-        if now.key == watched.key:
+        if now.function_key == self._captured.function_key:
             return now
-        self._own.record_change((now.key, stamp_of(inputs)))
+        self._own.record_change((now.function_key, stamp_of(inputs)))
         return None
 
     def _exported(self) -> Exported:
@@ -455,7 +467,8 @@ class _Making:
         wanted = self._wanted
         platform, devices = self._backend()
         start = time.perf_counter()
-        self._own.run(platform, devices, wanted.order, (self._key, stamp_of(inputs)))
+        key = "" if self._captured is None else self._captured.function_key
+        self._own.run(platform, devices, wanted.order, (key, stamp_of(inputs)))
         self._own.seconds = time.perf_counter() - start
         if wanted.deps is not None and not wanted.deps.still(inputs):
             raise _InputsChangedError
@@ -491,10 +504,10 @@ class _Making:
         called = CallbackFunctions(captured, prepared.callbacks)
         return structure, [called.object_at(-1 - number) for number in range(len(prepared.slots))]
 
-    def _of_daemon(self, identity: Identity, prepared: Prepared, generation: int, base: Capture) -> Program:
+    def _of_daemon(self, identity: Identity, prepared: Prepared, generation: int) -> Program:
         structure, functions = self._remade(identity, prepared)
         unflatten = tree.unflattener_of_sent(structure)
-        return self._program(prepared, generation, base, identity.inputs, unflatten, functions)
+        return self._program(prepared, generation, identity.captured, identity.inputs, unflatten, functions)
 
     def _program(
         self,

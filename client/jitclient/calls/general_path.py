@@ -175,19 +175,14 @@ class GeneralPath:
         program = self.programs.get(key)
         return self._wanted(key), program is not None and program.is_valid(process.session())
 
-    def current_capture(self) -> Capture:
-        """Return the capture of the function alone, renewed if an object that it refers to was rebound.
+    def fresh_capture(self, extras: tuple[Any, ...] = ()) -> Capture:
+        """Capture the function in its current state, including changes in place, with the extras of a call key.
 
         The `ambient` of the capture names the ambient inputs that the function reads.
         """
         before = self._capture
-        return before if before is not None and before.is_current() else self.fresh_capture()
-
-    def fresh_capture(self) -> Capture:
-        """Capture the function alone in its current state, including changes in place."""
-        before = self._capture
-        self._capture = fresh = capture(self._fun, allow_ambient=True)
-        if before is not None and fresh.key != before.key and not before.unchanged():
+        self._capture = fresh = capture(self._fun, extras, allow_ambient=True, include_set_order=True)
+        if before is not None and fresh.function_key != before.function_key and not before.unchanged():
             # Programs without a capture belong to functions that change their captured state. As in JAX, such programs
             # stay.
             self.programs = {key: program for key, program in self.programs.items() if program.capture is None}
@@ -203,9 +198,9 @@ class GeneralPath:
         Raises:
             CaptureError: the function cannot be captured.
         """
-        captured = self.current_capture()
+        captured = self.fresh_capture()
         raise_if_ambient(captured, self._deps)
-        return captured.key
+        return captured.function_key
 
     # ---- on the daemon
 

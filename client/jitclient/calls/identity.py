@@ -11,7 +11,7 @@ from jitclient.calls.deps import Deps, Input
 from jitclient.calls.specialisation import Specialisation
 from jitclient.capture.ambient import process_state
 from jitclient.capture.codec import values
-from jitclient.capture.dump import Capture, capture
+from jitclient.capture.dump import Capture
 from jitclient.capture.explain.parts import parts_of
 from jitclient.capture.manifest import state_digest, state_of
 from jitclient.core.digests import digest
@@ -30,7 +30,6 @@ _MAX_LENGTH = 80
 class Identity:
     """Identity of a captured function's program, for the daemon."""
 
-    base: Capture  # of the function alone
     # Of the function and of all objects that its signature refers to.
     captured: Capture
     lookup: Lookup
@@ -48,12 +47,12 @@ class Identity:
     def parts(self) -> bytes:
         """Return the encoded parts of the key, for people."""
         captured, inputs = self.captured, self.inputs + self.order
-        taken = parts_of(captured.payload, captured.locations, dict(self._extras()))
+        taken = parts_of(captured.payload, captured.locations, dict(self._named_extras()))
         texts = {_input_label(found): found.text for found in inputs if found.text is not None}
         parts = [KeyPart("capture", p.label, p.digest, texts.get(p.label, p.text), p.where) for p in taken]
         return encode_parts([*parts, *_parts_of_signature(self.wanted, self.lookup.signature)])
 
-    def _extras(self) -> Iterator[tuple[int, str]]:
+    def _named_extras(self) -> Iterator[tuple[int, str]]:
         """Yield positions and names of the values that were captured for this call."""
         wanted = self.wanted
         named = [(f"static {_static_name(wanted, where)}", value) for where, value in wanted.statics]
@@ -65,46 +64,45 @@ class Identity:
                 yield index, name
 
 
-def raise_if_ambient(base: Capture, deps: Deps | None) -> None:
+def raise_if_ambient(captured: Capture, deps: Deps | None) -> None:
     """Raise if a function reads undeclared inputs.
 
     Raises:
         AmbientInput: the function reads an input that is not declared.
     """
-    if base.ambient is not None and deps is None:
-        raise base.ambient.with_traceback(None)
+    if captured.ambient is not None and deps is None:
+        raise captured.ambient.with_traceback(None)
 
 
-def identify(wanted: Specialisation, base: Capture) -> Identity:
-    """Identify the program of a captured function; `base` is the capture of the function alone.
+def identify(wanted: Specialisation, capture: Callable[[tuple[Any, ...]], Capture]) -> Identity:
+    """Identify the program of a function; `capture` captures the function with extras.
 
     Raises:
         CaptureError: the program has no key that other processes can compute.
     """
-    raise_if_ambient(base, wanted.deps)
+    inputs = wanted.deps.now() if wanted.deps else ()
+    captured = capture(_extras(wanted, inputs))
+    raise_if_ambient(captured, wanted.deps)
     check_carried(wanted.context)
     wanted = dataclasses.replace(wanted, context=(*wanted.context, *process_state.current()))
-    inputs = wanted.deps.now() if wanted.deps else ()
-    captured = _capture_with_extras(wanted, base, inputs)
     order: tuple[Input, ...] = ()
     if captured.set_order is not None:
         if captured.set_order.key is None:
             raise CaptureError(str(captured.set_order))
         order = (Input("order of sets", str(captured.set_order), None, captured.set_order.key),)
-        captured = _capture_with_extras(wanted, base, inputs + order)
     signature = signature_of(wanted, captured)
-    lookup = Lookup(captured.key, base.key, captured.packages, signature, captured.locations)
-    return Identity(base, captured, lookup, inputs, wanted, order)
+    lookup = Lookup(captured.key, captured.function_key, captured.packages, signature, captured.locations)
+    return Identity(captured, lookup, inputs, wanted, order)
 
 
-def _capture_with_extras(wanted: Specialisation, base: Capture, inputs: tuple[Input, ...]) -> Capture:
+def _extras(wanted: Specialisation, inputs: tuple[Input, ...]) -> tuple[Any, ...]:
+    """Return the objects that a signature refers to, and the declared inputs."""
     found = [*tree.objects_in(wanted.structure)]
     found += device_options.objects_in(wanted.options)
     given = [value for _, value in wanted.statics] + list(wanted.options.of_program().values())
     found += [value for value in given if not values.is_self_contained(value)]
     found += [declared.extra for declared in inputs]
-    extras = tuple({id(thing): thing for thing in found}.values())
-    return capture(wanted.fun, extras, allow_ambient=wanted.deps is not None) if extras else base
+    return tuple({id(thing): thing for thing in found}.values())
 
 
 def signature_of(wanted: Specialisation, captured: Capture | None) -> Signature:

@@ -187,7 +187,8 @@ class Compiled:
         known = self._program
         if session is not known.session or session.program_generation != known.generation:
             fresh = self._make(session, self._wanted)
-            if known.capture is not None and (fresh.capture is None or fresh.capture.key != known.capture.key):
+            before, now = known.capture, fresh.capture
+            if before is not None and (now is None or now.function_key != before.function_key):
                 raise DaemonLost(
                     f"{self._wanted.name} has changed, and the daemon that compiled it has exited. "
                     "Lower and compile it again."

@@ -4,18 +4,18 @@ import io
 import pickle
 from collections.abc import Callable
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 from jitclient.capture.ambient.patches import raise_if_patched
 from jitclient.capture.codec.pickler import Pickler
 from jitclient.capture.codec.plain import Reduced
-from jitclient.capture.codec.tracers import holds_tracer
 from jitclient.capture.describe import containers, dispatch, functions, wrappers  # noqa: F401  (they register)
 from jitclient.capture.graph.failures import raise_needed
 from jitclient.capture.graph.nodes import Node, Value
 from jitclient.capture.graph.schedule import Schedule, Step, order_sets
 from jitclient.capture.graph.set_order import set_order
 from jitclient.capture.graph.walker import Walker
+from jitclient.capture.graph.watch import Watch
 from jitclient.capture.objects import ObjectIndex
 from jitclient.capture.steps.format import COMPLETION_PREFIX, IDENTITY_OPS, INDEXED_OPS, LOCATED_OPS, Head
 from jitclient.capture.user_code.code import canonical_code
@@ -50,36 +50,39 @@ class Capture(ObjectIndex):
     Attributes:
         payload: the bytes that are digested and loaded.
         key: digest of the payload, in hex.
+        function_key: key of the function's capture without extras.
         locations: file names, lines and local names, for people; not part of the key.
         packages: installed packages that the capture refers to, by import name, sorted.
-        watch: record of everything that the capture read, to detect changes.
-        unchanged: returns whether no name, cell, definition or source file that the capture read has changed since.
-        set_order: how the function depends on the order of sets, which is not part of the key; None if it does not.
+        watch: record of everything that the function reads, to detect changes. The extras are not watched.
+        unchanged: returns whether no name, cell, definition or source file that the function reads has changed since.
+        set_order: how the function depends on the order of sets; None if it does not.
         ambient: the first ambient input that the function reads, where the caller allowed it; None if there is none.
     """
 
     def __init__(
-        self, walker: Walker, roots: tuple[Value, list[Value]], extras: tuple[Any, ...], ambient: AmbientInput | None
+        self, walk: "_Walk", extras: tuple[Any, ...], ambient: AmbientInput | None, include_set_order: bool
     ) -> None:
+        function, values = walk.roots
         schedule = Schedule()
-        schedule.add(list(roots))
-        made = [step for step in schedule.steps if isinstance(step, Node)]
+        # The function first, so that its steps are the same with any extras.
+        schedule.add(function)
+        of_function = schedule.steps.copy()
+        schedule.add(values)
+        self.set_order = set_order(list(walk.roots))
+        if include_set_order and self.set_order is not None and self.set_order.key is not None:
+            extras, values = (*extras, self.set_order.key), [*values, self.set_order.key]
+        made = _nodes(schedule.steps)
         super().__init__(extras, [node.obj for node in made if node.op in INDEXED_OPS])
         self._located = [node.obj for node in made if node.op in LOCATED_OPS]
         self._shared = {node.index: node.obj for node in made if node.op in IDENTITY_OPS}
-        self.payload = _pickled(schedule.steps, roots, has_classes=any(node.op == "class" for node in made))
+        self.payload = _pickled(schedule.steps, function, values)
         self.key = digest(self.payload).hex()
+        self.function_key = digest(_pickled(of_function, function, [])).hex() if extras else self.key
         self.locations = _locations(self._located, [node.obj for node in made if node.op == "namespace"])
-        self.packages = tuple(sorted(walker.packages))
-        self.watch = walker.watch
-        self.unchanged: Callable[[], bool] = walker.watch.unchanged
-        self.set_order = set_order(list(roots))
-        self._instances = [node.obj for node in made if node.op in ("new", "bare")]
+        self.packages = tuple(sorted(walk.walker.packages))
+        self.watch = walk.watch
+        self.unchanged: Callable[[], bool] = walk.watch.unchanged
         self.ambient = ambient
-
-    def is_current(self) -> bool:
-        """Return whether a new capture of the function would equal this one and no captured object holds a tracer."""
-        return self.unchanged() and not self.watch.saw_tracer and not any(map(_has_tracer, self._instances))
 
     def made_at(self, number: int) -> Any:
         """Return the captured object with the number that a load gives it.
@@ -101,7 +104,9 @@ class Capture(ObjectIndex):
         return canonical_code(func.__code__).codes[part], func.__globals__
 
 
-def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) -> Capture:
+def capture(
+    fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False, include_set_order: bool = False
+) -> Capture:
     """Capture a function together with values that must mean the same on both sides.
 
     Args:
@@ -109,6 +114,7 @@ def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) 
         extras: classes of arguments, values of static arguments, and similar values.
         allow_ambient: allow ambient inputs. The key then identifies the function although no daemon can run it; the
             caller must track the inputs by other means.
+        include_set_order: add the key of the set order, if there is one, to the extras.
 
     Raises:
         AmbientInput: the function reads an ambient input.
@@ -116,12 +122,13 @@ def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) 
             path to it.
     """
     try:
-        walker, roots = _walk(fn, extras)
+        walk = _walk(fn, extras)
+        walker = walk.walker
         calls_back = not _CALLS_BACK.isdisjoint(walker.words)
-        ambient = raise_needed(list(roots), allow_ambient, calls_back) if walker.failed else None
+        ambient = raise_needed(list(walk.roots), allow_ambient, calls_back) if walker.failed else None
         raise_if_patched(walker.packages, walker.patches, walker.made)
         order_sets(walker.unordered)
-        return Capture(walker, roots, extras, ambient)
+        return Capture(walk, extras, ambient, include_set_order)
     except RecursionError as error:
         raise CaptureError("the function or its data is nested too deeply to be captured") from error
     except CaptureError:
@@ -131,31 +138,42 @@ def capture(fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False) 
         raise CaptureError(f"the function cannot be captured: {type(error).__name__}: {error}") from error
 
 
-def _has_tracer(instance: Any) -> bool:
-    return any(map(holds_tracer, list(getattr(instance, "__dict__", {}).values())))
+class _Walk(NamedTuple):
+    """Finished walk from a function and its extras."""
+
+    walker: Walker
+    roots: tuple[Value, list[Value]]
+    watch: Watch  # of the function alone
 
 
-def _walk(fn: Any, extras: tuple[Any, ...]) -> tuple[Walker, tuple[Value, list[Value]]]:
+def _walk(fn: Any, extras: tuple[Any, ...]) -> _Walk:
     """Walk the function's dependencies, again if reachable code reads parts that the walk left out."""
     options: frozenset[str] = frozenset()
     while True:
         walker = Walker(options)
-        roots = walker.value(fn), [walker.value(extra) for extra in extras]
+        function = walker.value(fn)
+        walker.run()
+        watch, walker.watch = walker.watch, Watch()
+        values = [walker.value(extra) for extra in extras]
         walker.run()
         wanted = {option for option, words in _OPTIONS.items() if words & walker.words}
         if wanted <= options:
-            walker.watch.start()
-            return walker, roots
+            watch.start()
+            return _Walk(walker, (function, values), watch)
         options |= wanted
 
 
-def _pickled(steps: list[Step], roots: tuple[Value, list[Value]], has_classes: bool) -> bytes:
+def _nodes(steps: list[Step]) -> list[Node]:
+    return [step for step in steps if isinstance(step, Node)]
+
+
+def _pickled(steps: list[Step], function: Value, extras: list[Value]) -> bytes:
     """Write three pickles: the head with the format, the steps, and the roots (function and extras)."""
     file = io.BytesIO()
     pickler = Pickler(file)
-    pickler.dump(tuple(Head(has_classes=has_classes)))
+    pickler.dump(tuple(Head(has_classes=any(node.op == "class" for node in _nodes(steps)))))
     pickler.dump([_reduced(step) for step in steps])
-    pickler.dump(roots)
+    pickler.dump((function, extras))
     return file.getvalue()
 
 

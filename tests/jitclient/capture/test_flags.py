@@ -42,11 +42,11 @@ def test_a_flag_read_by_name_travels(module, name, flag, is_now):
     function = getattr(module, name)
     before = capture(function)
     was = function(2)
-    assert before.is_current()
+    assert before.unchanged()
     flags.FLAGS.um_seed = 7
     assert capture(function).key == before.key
     setattr(flags.FLAGS, flag, is_now)
-    assert not before.is_current()
+    assert not before.unchanged()
     after = capture(function)
     assert after.key != before.key
     delattr(flags.FLAGS, flag)  # the daemon has none of them

@@ -47,11 +47,6 @@ class Watch:
         """Checks that succeed if nothing was rebound. If one fails or raises `UNBOUND_ERRORS`, `unchanged` decides."""
         self._bindings: list[Check] = []
         self._contents: list[Any] = []
-        self.saw_tracer = False
-        """Whether a name or cell was bound to a value of a trace since the capture.
-
-        As with `jax.jit`, existing programs remain valid, but a new trace reads that value.
-        """
 
     def name(self, names: dict[str, Any], name: str, value: Any) -> None:
         """Watch a name in a namespace. The value is MISSING if the name did not exist."""
@@ -106,7 +101,7 @@ class Watch:
     def _changed_only_to_tracers(self) -> bool:
         """Return whether only names and cells have changed, and all of these to values of traces.
 
-        These changes are accepted: the new values are watched from now on, and `saw_tracer` is set.
+        These changes are accepted, as by `jax.jit`: the new values are watched from now on.
         """
         if not all(check() for check in self.checks if check not in self._bindings):
             return False
@@ -124,7 +119,6 @@ class Watch:
         if not all(now is was or holds_tracer(now) for now, was in zip(contents, self._contents, strict=True)):
             return False
         self._watch_bindings()
-        self.saw_tracer = True
         return True
 
     def _watch_bindings(self) -> None:
