@@ -1,37 +1,34 @@
 """The daemon's end of a connection: it dispatches Runs, and sends BUSY while an answer takes long."""
 
 import contextlib
-import dataclasses
 import logging
 import select
 import socket
-from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
-from rpyc.core.service import Service
 
 from jitclient.errors import ProtocolError
-from jitclient.wire.array_transport import HostArray
 from jitclient.wire.channel import LENGTH, WireChannel
 from jitclient.wire.connection import WireConnection
 from jitclient.wire.encoding import decoded, decoder
 from jitclient.wire.messages import (
     BUSY,
     CALLED_BACK,
-    DONE,
     FIRST_FRAME_BYTES,
     LEASE,
     LEASED,
     MAX_FRAME_BYTES,
+    REPLY,
     RETURN,
     RUN,
     Busy,
-    Done,
     Lease,
     Return,
     Run,
 )
 from jitclient.wire.stream import WireStream
+from jitserver.daemon import plain_runs, runs
 from jitserver.daemon.run_channel import RunChannel
 from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import Session
@@ -46,32 +43,15 @@ log = logging.getLogger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
 _decode = decoder(Run).decode
 
-_DONE = bytes((DONE,))
+_REPLY = bytes((REPLY,))
 # Seconds after which a silent connection without a session is closed.
 _SECONDS_WITHOUT_SESSION = 60.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Answered:
-    """The answer to a Run: its message, and the arrays that follow it."""
-
-    message: bytes
-    attachments: Sequence[HostArray]
-
-
-Answer = Callable[[Session, Run, RunChannel], Answered]
-"""Function that executes a Run: session, message and channel -> answer."""
-
-AnswerPlain = Callable[["DaemonConnection", Session, Order, Run], "tuple[Done, list[HostArray]] | None"]
-"""Function that executes a Run if it is plain (see plain_runs.py); otherwise it does nothing and returns None."""
 
 
 class DaemonConnection(WireConnection):
     """The connection of a client, served by a thread of its own."""
 
-    def __init__(
-        self, service: Service, sock: socket.socket, answer: Answer, plain: AnswerPlain, pid: int, pool: Pool
-    ) -> None:
+    def __init__(self, service: Any, sock: socket.socket, pid: int, pool: Pool) -> None:
         self.pid = pid
         self.session: Session | None = None
         self.order: Order | None = None
@@ -82,8 +62,7 @@ class DaemonConnection(WireConnection):
         self.slot = memoryview(EMPTY_SLOT)
         self.is_surplus = False  # may send requests, but not begin a session
         self._phase = "running"
-        self._answer = answer
-        self._answer_plain = plain
+        self._service: runs.Service = service
         super().__init__(service, WireChannel(WireStream(sock)))
         self._channel.max_frame_bytes = FIRST_FRAME_BYTES
         self.lends = pool.lends and self.can_share()
@@ -116,7 +95,7 @@ class DaemonConnection(WireConnection):
             self.incoming.discard()
 
     def _serve_plain(self, session: Session) -> None:
-        """Serve until the connection closes; answer plain Runs with as few function calls as possible."""
+        """Serve until the connection closes; reply to plain Runs with as few function calls as possible."""
         channel = self._channel
         channel.max_frame_bytes = MAX_FRAME_BYTES
         serial.set_client(session)
@@ -128,22 +107,21 @@ class DaemonConnection(WireConnection):
                 self.act_on(data)
                 continue
             run = _decode(data[1:])
-            answer, attachments = None, list[HostArray]()
+            answer: runs.Answer | None = None
             self._phase, self.busy_since = "running", monotonic()
             try:
-                answer = self._answer_plain(self, session, self.order, run)
+                answer = plain_runs.answer(self._service, self, session, self.order, run)
                 if answer is None:
-                    self._on_run(session, self.order, run)
-                    continue
-                message, attachments = _DONE + _encode(answer[0]), answer[1]
-                if attachments or len(message) > MAX_FRAME_BYTES:
-                    channel.send(message, attachments)
+                    answer = self._answer(session, self.order, run)
+                message = _REPLY + _encode(answer[0])
+                if answer[1] or len(message) > MAX_FRAME_BYTES:
+                    channel.send(message, answer[1])
                     continue
                 with channel.send_lock:
                     channel.stream.sock.sendall(LENGTH.pack(len(message)) + message)
             finally:
                 self.busy_since = None
-                del answer, attachments  # they hold arrays
+                del answer  # it holds arrays
 
     def act_on(self, data: bytes) -> None:
         """Handle a message, and record the start time for `busy_since`."""
@@ -154,11 +132,9 @@ class DaemonConnection(WireConnection):
             self.busy_since = None
 
     def on_frame(self, kind: int, body: bytes) -> None:
-        """Handle a Run, a lease or return of shared memory, or a late answer to a callback of a Run that is over."""
-        if self.session is None or self.order is None:
+        """Handle a lease or return of shared memory, or a late answer to a callback of a Run that is over."""
+        if self.session is None:
             super().on_frame(kind, body)
-        elif kind == RUN:
-            self._on_run(self.session, self.order, _decode(body))
         elif kind == LEASE and self.lends:
             leased, fd = self._run_channel.lent.lease(decoded(body, Lease).nbytes)
             self._channel.send(bytes((LEASED,)) + _encode(leased), fd=fd)
@@ -169,16 +145,15 @@ class DaemonConnection(WireConnection):
         else:
             super().on_frame(kind, body)
 
-    def _on_run(self, session: Session, order: Order, run: Run) -> None:
+    def _answer(self, session: Session, order: Order, run: Run) -> runs.Answer:
         if not order.begin(self, run.number):
             raise EOFError("the client has moved to another connection")
         try:
-            answered = self._answer(session, run, self._run_channel)
+            return runs.answer(self._service, session, run, self._run_channel)
         finally:
             order.end(self)
             if session.pending_drops:
                 session.free_pending_drops()
-        self._channel.send(bytes((DONE,)) + answered.message, answered.attachments)
 
     def shut_down(self) -> None:
         """Shut the connection down, even while its thread is busy.

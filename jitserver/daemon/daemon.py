@@ -21,18 +21,13 @@ from jitclient.errors import AddressTaken, SettingsError
 from jitclient.jaxside.compilation_cache import CompilationCache, use
 from jitclient.session import launch
 from jitclient.session import process as client_process
-from jitclient.wire.messages import Run
-from jitserver.daemon import plain_runs, runs
 from jitserver.daemon.address_lock import HeldAddress
 from jitserver.daemon.arrays.budget import array_share
 from jitserver.daemon.checkpoint.checkpoint import Checkpoint
 from jitserver.daemon.checkpoint.manifests import directory_of
-from jitserver.daemon.connection import Answered
 from jitserver.daemon.listener import Listener
 from jitserver.daemon.options import Options
-from jitserver.daemon.run_channel import RunChannel
 from jitserver.daemon.service import JitService
-from jitserver.daemon.sessions.session import Session
 from jitserver.programs.context import class_count, device_infos
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices.heartbeat import Heartbeat
@@ -135,10 +130,8 @@ class Daemon:
         if self._checkpoint is not None:
             engine.cache.store.other_bytes = self._checkpoint.nbytes
             self._checkpoint.restore(self._service.named_arrays.trees, sessions, engine.programs.entry_of)
-        answer = functools.partial(_answer, self._service)
-        plain = functools.partial(plain_runs.answer, self._service)
         listener, max_connections = self._held_address.listen(), self.options.most_connections
-        self._listener = Listener(self._service, answer, plain, sessions, listener, self._service.pool, max_connections)
+        self._listener = Listener(self._service, sessions, listener, self._service.pool, max_connections)
         self._service.connections = self._listener.heartbeat.connections
         self._listener.start()
         launch.release_start_lock()
@@ -329,10 +322,6 @@ class Daemon:
 
     def _is_used(self) -> bool:
         return bool(self._service.sessions.all() or self._service.named_arrays.trees)
-
-
-def _answer(service: JitService, session: Session, run: Run, channel: RunChannel) -> Answered:
-    return runs.answer(service.engine, session, run, channel, service.refuses_calls)
 
 
 def _checkpoint(address: str) -> Checkpoint | None:

@@ -18,7 +18,7 @@ from rpyc.utils.server import ThreadedServer
 
 from jitclient.core.threads import Thread
 from jitclient.wire.address import peer
-from jitserver.daemon.connection import Answer, AnswerPlain, DaemonConnection
+from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.heartbeat import Heartbeat
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.system.shared_memory import Pool
@@ -40,8 +40,6 @@ class Listener(ThreadedServer):  # type: ignore[misc]
     def __init__(
         self,
         service: Service,
-        answer: Answer,
-        plain: AnswerPlain,
         sessions: Sessions,
         listener: socket.socket,
         pool: Pool,
@@ -56,8 +54,6 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         self.active = True
         self.auto_register = False
         self._closed = False
-        self._answer = answer
-        self._answer_plain = plain
         self._pool = pool
         self._sessions = sessions
         self._max_connections = max_connections
@@ -178,7 +174,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
     def _serve(self, sock: socket.socket, pid: int) -> None:
         connection: DaemonConnection | None = None
         try:
-            connection = DaemonConnection(self.service, sock, self._answer, self._answer_plain, pid, self._pool)
+            connection = DaemonConnection(self.service, sock, pid, self._pool)
             connection.is_surplus = len(self.clients) > self._max_connections
             self.heartbeat.connections.add(connection)
             connection.serve_all()

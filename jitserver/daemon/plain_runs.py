@@ -1,7 +1,18 @@
-"""The daemon's hot path: plain Runs, consisting of calls of plain programs and fetches, executed by one flat function.
+"""The daemon's hot path: plain Runs, executed by one flat function.
 
-A program is plain if its arguments and results are ordinary arrays on one device, and it has no donation, no callbacks,
-no settings and no strikes. `runs.py` executes all other Runs, and single calls and fetches that turn out to be special.
+`runs.answer` defines what a Run does. A Run is plain, and answered here, if
+
+- the daemon does not refuse calls;
+- the session has not ended, no Run of an earlier connection is active, and no dropped handle waits for one;
+- the Run has only calls, drops and fetches, and no block of shared memory;
+- each call's program is plain and has no strikes (`Program.plain`: it takes and returns ordinary arrays on one device,
+  and has no donation, no callbacks and no settings of its own). A program from before a restart is not known to be;
+- each call has as many arguments as its program, each a handle or the bytes of a small array.
+
+A plain Run has the same effects and the same reply as with `runs.answer`. `runs.py` also
+does the single steps of a plain Run that turn out to be special: the call with a missing or failed argument, or with
+results for which the budget may have no room; the failure of a call; and the fetch of an array that is large, or whose
+buffer Python cannot read.
 """
 
 from typing import Any, Protocol
@@ -9,22 +20,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from jitclient.wire.array_transport import HostArray, inline_limit
-from jitclient.wire.messages import Done, Run
+from jitclient.wire.messages import Run
+from jitclient.wire.reply import Reply
 from jitserver.daemon import runs
-from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.devices.scratch import FROM_CALL, Scratches
-from jitserver.programs.engine import Engine
+from jitserver.programs.failures import Failed
 from jitserver.programs.program import Program
 from jitserver.programs.traces.ambient_reads import monotonic
-
-
-class Service(Protocol):
-    """The part of the daemon's service that plain Runs need."""
-
-    engine: Engine
-    refuses_calls: bool
 
 
 class Connection(Protocol):
@@ -34,12 +38,12 @@ class Connection(Protocol):
 
 
 def answer(
-    service: Service, connection: Connection, session: Session, order: Order, run: Run
-) -> tuple[Done, list[HostArray]] | None:
-    """Execute a plain Run, and return its answer and attachments.
+    service: runs.Service, connection: Connection, session: Session, order: Order, run: Run
+) -> runs.Answer | None:
+    """Execute a plain Run, as `runs.answer` would.
 
     Returns:
-        None, with nothing done, if the Run is not plain, or if the client has moved to another connection.
+        The answer; None, with nothing done, if the Run is not plain, or if the client has moved to another connection.
     """
     if (
         service.refuses_calls
@@ -69,7 +73,7 @@ def answer(
     if not order.begin(connection, run.number):
         return None
     # Read `session.arrays` each time: a checkpoint replaces it while Runs that take too long are still active.
-    done, budget, slot = Done(run.number), session.budget, engine.journal.thread_state.slot
+    reply, budget, slot = Reply(run.number), session.budget, engine.journal.thread_state.slot
     ran: list[tuple[Program, float]] = []
     try:
         with engine.counters.lock:
@@ -96,7 +100,7 @@ def answer(
             budget.left -= program.nbytes
             if len(leaves) < len(call.arguments) or budget.left < 0 < program.nbytes:
                 budget.left += program.nbytes
-                runs.run_one(engine, session, call, done, ran)
+                runs.run_one(engine, session, call, reply, ran)
                 continue
             slot[:] = program.mark
             start = monotonic()
@@ -107,7 +111,7 @@ def answer(
             except BaseException as error:
                 if scratch is not None:
                     scratch.drop()
-                runs.note_failure(session, call, program, error, done)
+                runs.note_failure(session, call, program, error, reply)
                 continue
             finally:
                 slot[0] = 0
@@ -138,10 +142,10 @@ def answer(
             except (KeyError, TypeError, BufferError):
                 view = None
             if view is None or view.nbytes > max_inline:
-                done.values.append(runs.fetch(engine, session, handle, attachments, len(run.fetch)))
+                reply.values.append(runs.fetch(engine, session, handle, attachments, len(run.fetch)))
             else:
-                done.values.append(view.tobytes())
-        return done, attachments
+                reply.values.append(view.tobytes())
+        return reply, attachments
     finally:
         order.running.pop(connection, None)
         if order.waiting:

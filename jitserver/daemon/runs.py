@@ -1,59 +1,63 @@
 """Execution of Runs in general: one Run of a session, in the order of the message."""
 
-from typing import Any
-
-import msgspec
+from typing import Any, Protocol
 
 from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, DaemonLost, ProtocolError
 from jitclient.wire import labels
 from jitclient.wire.array_transport import HostArray, inline_limit, nbytes_of, pack
-from jitclient.wire.messages import Attached, Call, Done, Failure, Put, Run, Spec
-from jitserver.daemon.arrays.placeholders import Failed
-from jitserver.daemon.connection import Answered
+from jitclient.wire.messages import Attached, Call, Failure, Put, Run, Spec
+from jitclient.wire.reply import Reply
 from jitserver.daemon.run_channel import ReadAttachment, RunChannel
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.callbacks import CallClient
 from jitserver.programs.engine import Engine
-from jitserver.programs.failures import failure_of
+from jitserver.programs.failures import Failed, failure_of
 from jitserver.programs.program import Program
 
 Data = bytes | HostArray
 
-_encode = msgspec.msgpack.Encoder().encode
+Answer = tuple[Reply, list[HostArray]]
+"""Reply to a Run, and the values that are attached to it."""
 
 _ADDRESSABLE_BYTES = 1 << 47
 
 
-def answer(engine: Engine, session: Session, run: Run, channel: RunChannel, draining: bool) -> Answered:
-    """Execute a Run.
+class Service(Protocol):
+    """The part of the daemon's service that Runs need."""
+
+    engine: Engine
+    refuses_calls: bool
+
+
+def answer(service: Service, session: Session, run: Run, channel: RunChannel) -> Answer:
+    """Execute a Run; return the reply, and the values that follow it.
 
     Args:
-        engine: runs the programs.
+        service: runs the programs, or refuses calls, because the daemon is stopping.
         session: the session with the arrays and programs.
         run: the message.
         channel: the exchange of attachments and callbacks with the client.
-        draining: whether to refuse calls, because the daemon is stopping.
 
     Raises:
         ProtocolError: the message is invalid for this session; the connection must be closed.
     """
-    done = Done(run.number)
+    engine, reply = service.engine, Reply(run.number)
     # A separate function, so that no local variable refers to the block: otherwise it could not be returned.
-    _do(engine, session, run, channel, draining, done)
+    _do(engine, session, run, channel, service.refuses_calls, reply)
     for handle in run.wait:
-        _wait(session, handle, done)
+        _wait(session, handle, reply)
     attachments: list[HostArray] = []
-    done.values = [fetch(engine, session, handle, attachments, len(run.fetch)) for handle in run.fetch]
+    reply.values = [fetch(engine, session, handle, attachments, len(run.fetch)) for handle in run.fetch]
     if run.block:
         engine.release_host_buffers()
-        done.returns_block = channel.lent.release_arguments(run.block)
-    into = run.into or (run.block if done.returns_block else 0)
+        reply.returns_block = channel.lent.release_arguments(run.block)
+    into = run.into or (run.block if reply.returns_block else 0)
     if into and attachments and channel.lent.fill(into, attachments):
-        done.shared, attachments = True, []
-    return Answered(_encode(done), attachments)
+        reply.shared, attachments = True, []
+    return reply, attachments
 
 
-def _do(engine: Engine, session: Session, run: Run, channel: RunChannel, draining: bool, done: Done) -> None:
+def _do(engine: Engine, session: Session, run: Run, channel: RunChannel, draining: bool, reply: Reply) -> None:
     over_budget = None if run.block else _over_budget(session, run)
     read: ReadAttachment = channel.attachments_of(run.block) if over_budget is None else channel.skip
     # Read all attachments first, so that an error leaves none on the socket.
@@ -64,14 +68,14 @@ def _do(engine: Engine, session: Session, run: Run, channel: RunChannel, drainin
         engine.counters.calls += len(calls)
     try:
         for call in calls:
-            call.run(engine, draining, done, ran, channel.call_client, over_budget)
+            call.run(engine, draining, reply, ran, channel.call_client, over_budget)
     finally:
         if ran:
             engine.counters.add_run(session, ran)
     if run.drop:
         session.forget(run.drop)
     for put, data in puts:
-        _put(engine, session, put, data, done, over_budget)
+        _put(engine, session, put, data, reply, over_budget)
 
 
 def _over_budget(session: Session, run: Run) -> Failed | None:
@@ -138,7 +142,7 @@ class _Call:
         self,
         engine: Engine,
         draining: bool,
-        done: Done,
+        reply: Reply,
         ran: list[tuple[Program, float]],
         call_client: CallClient | None = None,
         over_budget: Failed | None = None,
@@ -148,7 +152,7 @@ class _Call:
         if call.drop:
             session.forget(call.drop)
         if self.lost is not None:
-            done.failures.append((call.results, self.lost.failure))
+            reply.failures.append((call.results, self.lost.failure))
             session.keep(call.results, [self.lost])
             return
         program = self.program
@@ -172,11 +176,11 @@ class _Call:
             results = engine.run(program, leaves, ran, call_client)
         # A user's callback may raise SystemExit, which the client must receive.
         except BaseException as error:
-            note_failure(session, call, program, error, done)
+            note_failure(session, call, program, error, reply)
         else:
             session.keep(call.results, results)
             # As in JAX, a donated array stays valid if the program could not use it.
-            done.used_donations += [
+            reply.used_donations += [
                 (call.results, position) for position in program.donated if leaves[position].is_deleted()
             ]
 
@@ -188,19 +192,16 @@ class _Call:
         self.session.budget.recount(program.nbytes - sum(map(nbytes_of, taken)), label)
 
 
-def run_one(
-    engine: Engine, session: Session, call: Call, done: Done, ran: list[tuple[Program, float]], draining: bool = False
-) -> None:
+def run_one(engine: Engine, session: Session, call: Call, reply: Reply, ran: list[tuple[Program, float]]) -> None:
     """Run a call without attachments."""
-    _Call(session, call, _no_attachment).run(engine, draining, done, ran)
+    _Call(session, call, _no_attachment).run(engine, False, reply, ran)
 
 
-def note_failure(session: Session, call: Call, program: Program, error: BaseException, done: Done) -> None:
+def note_failure(session: Session, call: Call, program: Program, error: BaseException, reply: Reply) -> None:
     """Replace the results of a failed call by its failure."""
-    failed = error if isinstance(error, Failed) else None
-    failed = failed or Failed(failure_of(error))
-    done.failures.append((call.results, failed.failure))
-    session.keep(call.results, [failed] * len(program.results))
+    failure = failure_of(error)
+    reply.failures.append((call.results, failure))
+    session.keep(call.results, [Failed(failure)] * len(program.results))
 
 
 def _no_attachment(nbytes: int) -> HostArray:
@@ -208,7 +209,7 @@ def _no_attachment(nbytes: int) -> HostArray:
 
 
 def _put(
-    engine: Engine, session: Session, put: Put, data: int | Data | None, done: Done, over_budget: Failed | None = None
+    engine: Engine, session: Session, put: Put, data: int | Data | None, reply: Reply, over_budget: Failed | None = None
 ) -> None:
     try:
         if over_budget is not None and data is None:
@@ -219,19 +220,15 @@ def _put(
         session.budget.take(nbytes, f"the array {labels.of_spec(put.spec)} sent by a program", put.is_spare)
         array = engine.moved(source, put.spec) if isinstance(data, int) else engine.put(source, put.spec, put.default)
         session.keep(put.handle, [array])
-    except Failed as error:
-        done.failures.append((put.handle, error.failure))
     except Exception as error:
-        done.failures.append((put.handle, failure_of(error)))
+        reply.failures.append((put.handle, failure_of(error)))
 
 
-def _wait(session: Session, handle: int, done: Done) -> None:
+def _wait(session: Session, handle: int, reply: Reply) -> None:
     try:
         session.array(handle).block_until_ready()
-    except Failed as error:
-        done.failures.append((handle, error.failure))
     except Exception as error:
-        done.failures.append((handle, failure_of(error)))
+        reply.failures.append((handle, failure_of(error)))
 
 
 def fetch(
@@ -240,7 +237,5 @@ def fetch(
     """Return the value of an array, one of `count` in a message, or its failure."""
     try:
         return pack(engine.to_host(session.array(handle)), attachments, inline_limit(count))
-    except Failed as error:
-        return error.failure
     except Exception as error:
         return failure_of(error)

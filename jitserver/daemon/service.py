@@ -16,11 +16,11 @@ from rpyc.core.service import Service
 from jitclient.core.directories import usage
 from jitclient.errors import DaemonDraining, DaemonUnavailable, JitserverError, ProtocolError
 from jitclient.wire import explaining, introspection, messages, named_arrays
-from jitclient.wire.encoding import decoded, encoded
-from jitclient.wire.messages import FAILED, OK, PROTOCOL
+from jitclient.wire.encoding import decoded
+from jitclient.wire.messages import PROTOCOL
+from jitclient.wire.reply import encoded_answer
 from jitserver import __version__
 from jitserver.daemon.arrays.budget import ArrayBudget
-from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.in_progress import InProgress
 from jitserver.daemon.introspection import listed, long_runs, snapshot
@@ -53,15 +53,14 @@ def verb(message: Any) -> Callable[[Handler], Callable[["JitService", DaemonConn
         @functools.wraps(handler)
         def exposed(self: "JitService", connection: DaemonConnection, payload: bytes) -> bytes:
             try:
-                request = decoded(payload, message)
-                return OK + encoded(handler(self, connection, request))
+                return encoded_answer(handler(self, connection, decoded(payload, message)))
             except ProtocolError:
                 raise
-            except msgspec.ValidationError as error:
+            except msgspec.DecodeError as error:
                 raise ProtocolError(f"{handler.__name__}: {error}") from error
             # The client must receive every exception of user code, including SystemExit.
             except BaseException as error:
-                return FAILED + encoded(self.failure(error, request))
+                return encoded_answer(_failure(error))
 
         return exposed
 
@@ -309,18 +308,6 @@ class JitService(Service):  # type: ignore[misc]
 
     # ---- the rest
 
-    def failure(self, error: BaseException, request: Any) -> messages.Failure:
-        """Convert an exception of a verb to a message, with references to the capture that the request concerns."""
-        if isinstance(error, Failed):
-            return error.failure
-        if isinstance(error, TraceFailed):
-            failure = failure_of(error.error, error.loaded)
-            return msgspec.structs.replace(failure, is_final=error.is_final)
-        # An OSError here is the daemon's own, because it comes from no user code.
-        if isinstance(error, OSError) and not isinstance(error, JitserverError):
-            error = DaemonUnavailable(f"the daemon cannot answer: {error}")
-        return failure_of(error)
-
     def on_disconnect(self, connection: DaemonConnection) -> None:
         """Do nothing; rpyc calls this method after a connection has closed."""
 
@@ -338,6 +325,16 @@ class JitService(Service):  # type: ignore[misc]
     def _check_open(self) -> None:
         if self.draining:
             raise DaemonDraining("the daemon is stopping and accepts no new calls")
+
+
+def _failure(error: BaseException) -> messages.Failure:
+    """Convert an exception of a verb to a message, with references to the capture that the request concerns."""
+    if isinstance(error, TraceFailed):
+        return msgspec.structs.replace(failure_of(error.error, error.loaded), is_final=error.is_final)
+    # An OSError here is the daemon's own, because it comes from no user code.
+    if isinstance(error, OSError) and not isinstance(error, JitserverError):
+        error = DaemonUnavailable(f"the daemon cannot answer: {error}")
+    return failure_of(error)
 
 
 def _session(connection: DaemonConnection) -> Session:

@@ -10,6 +10,17 @@ _MAX_CAUSES = 5
 _MAX_TEXT = 100_000
 
 
+class Failed(Exception):  # noqa: N818
+    """An exception that is a message already. It stands for the results of a failed call, and is raised by their users.
+
+    Args:
+        failure: the message.
+    """
+
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+
+
 class TraceFailed(Exception):  # noqa: N818
     """The trace of a capture failed.
 
@@ -27,13 +38,15 @@ class TraceFailed(Exception):  # noqa: N818
 
 
 def failure_of(error: BaseException, loaded: Loaded | None = None, depth: int = 0) -> Failure:
-    """Convert an exception to a message.
+    """Convert an exception to a message. All failures in replies are made here.
 
     Args:
         error: the exception.
         loaded: the capture; its objects are sent as references.
         depth: the number of exceptions that this one is a cause of.
     """
+    if isinstance(error, Failed):
+        return error.failure
     ref = loaded.index_of if loaded is not None else values.no_ref
     text, cause = text_of(error), error.__cause__
     return Failure(

@@ -5,7 +5,6 @@ busy the machine is.
 """
 
 import collections
-import functools
 import itertools
 import json
 import os
@@ -25,7 +24,7 @@ import jitclient
 from jitclient.calls import general_path
 from jitclient.session import process
 from jitclient.wire.address import Address
-from jitserver.daemon import plain_runs, runs
+from jitserver.daemon import runs
 from jitserver.daemon.listener import Listener
 from jitserver.daemon.service import JitService
 from jitserver.programs.counters import Counters
@@ -98,9 +97,7 @@ class Counted(Listener):
 counters = Counters()
 engine = Engine(counters, Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
 service = JitService(engine, counters, Pool(0), stop=lambda: None, restart=lambda: None)
-answer = functools.partial(runs.answer, engine, draining=False)
-plain = functools.partial(plain_runs.answer, service)
-listener = Counted(service, answer, plain, service.sessions, Address(Path(sys.argv[1])).listen(), service.pool)
+listener = Counted(service, service.sessions, Address(Path(sys.argv[1])).listen(), service.pool)
 threading.setprofile(count)
 listener.start()
 sys.setprofile(count)

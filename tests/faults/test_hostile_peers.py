@@ -24,10 +24,10 @@ from jitclient.wire.messages import (
     BUSY,
     CALLBACK,
     CALLED_BACK,
-    DONE,
     FIRST_FRAME_BYTES,
     LEASE,
     MAX_FRAME_BYTES,
+    REPLY,
     RUN,
     UPLOAD_BYTES,
     Attached,
@@ -35,7 +35,6 @@ from jitclient.wire.messages import (
     Callback,
     CalledBack,
     DeviceInfo,
-    Done,
     Failure,
     Lease,
     Listed,
@@ -50,6 +49,7 @@ from jitclient.wire.messages import (
     Upload,
     Verb,
 )
+from jitclient.wire.reply import Reply
 
 encode = msgspec.msgpack.encode
 
@@ -75,7 +75,7 @@ CUT_OFF = {
     "brine cut short": framed(bytes((consts.MSG_REQUEST,)) + brine.dump((1, (HANDLE_VERB, (1, ("status", b"")))))[:-3]),
     "brine that is no request": framed(bytes((consts.MSG_REQUEST,)) + brine.dump("hello")),
     "an unknown kind of message": framed(b"\x09" + brine.dump((1, 2))),
-    "an answer to no question": framed(bytes((DONE,)) + b"x"),
+    "an answer to no question": framed(bytes((REPLY,)) + b"x"),
     "busyness": framed(bytes((BUSY,)) + encode(["tracing", 1.0])),
     "a run before hello": framed(bytes((RUN,)) + encode(Run())),
 }
@@ -232,9 +232,10 @@ def memory_peak(daemon: Any) -> int:
     return int(status.partition("VmHWM:")[2].split()[0]) * 1024
 
 
-def peer_run(peer: Any, run: Run, attachments: Sequence[Any] = ()) -> Done:
+def peer_run(peer: Any, run: Run, attachments: Sequence[Any] = ()) -> Reply:
     peer.connection.send_frame(RUN, encode(run), attachments)
-    return msgspec.msgpack.decode(peer.connection.answer(), type=Done)
+    reply: Reply = peer.connection.reply()
+    return reply
 
 
 # ---- captures
@@ -401,7 +402,7 @@ def next_frame(peer: Any, kind: int) -> bytes:
 def answered_rightly(peer: Any) -> Any:
     """What its call returns."""
     peer.connection.send_frame(CALLED_BACK, encode(CalledBack(called(peer).number, [GOOD])))
-    return msgspec.msgpack.decode(next_frame(peer, DONE), type=Done).values[0]
+    return msgspec.msgpack.decode(next_frame(peer, REPLY), type=Reply).values[0]
 
 
 def frame(kind: int, message: Any) -> bytes:
@@ -421,7 +422,7 @@ FAILING_ANSWERS: dict[str, Callable[[int], bytes]] = {
     "another message": lambda n: frame(CALLED_BACK, ["x"]),
     "a run": lambda n: frame(RUN, Run()),
     "a lease": lambda n: frame(LEASE, Lease(1)),
-    "an answer to no question": lambda n: frame(DONE, Done(1)),
+    "an answer to no question": lambda n: frame(REPLY, Reply(1)),
     "a request": lambda n: request("status", b"")[4:],
 }
 
@@ -432,7 +433,7 @@ def test_a_wrong_answer_to_a_callback_fails_the_call_alone(peer: Any, unharmed: 
     callback = called(peer)
     assert (callback.specs, callback.arguments) == ([F3], [GOOD])
     peer.stream.write(framed(FAILING_ANSWERS[name](callback.number)))
-    done = msgspec.msgpack.decode(next_frame(peer, DONE), type=Done)
+    done = msgspec.msgpack.decode(next_frame(peer, REPLY), type=Reply)
     assert [handle for handle, _ in done.failures] == [7]
     assert answered_rightly(peer) == (2 * np.frombuffer(GOOD, np.float32)).tobytes()
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient.wire.messages import DONE, LEASE, LEASED, RETURN, RUN, Done, Lease, Leased, Return, Run, Verb
+from jitclient.wire.messages import LEASE, LEASED, REPLY, RETURN, RUN, Lease, Leased, Return, Run, Verb
+from jitclient.wire.reply import Reply
 from jitclient.wire.shared_memory import received
 
 N = 300_000  # too large for a message
@@ -310,8 +311,8 @@ def test_who_names_a_block_of_others_is_cut_off(peer: Any, message: Run) -> None
     peer.channel.send(bytes((RUN,)) + msgspec.msgpack.encode(message))
     if message.into:  # which is of no interest until there is something to write
         answer = peer.channel.recv()
-        assert answer[0] == DONE
-        assert not msgspec.msgpack.decode(answer[1:], type=Done).shared
+        assert answer[0] == REPLY
+        assert not msgspec.msgpack.decode(answer[1:], type=Reply).shared
     else:
         assert peer.is_cut_off()
 
@@ -353,7 +354,7 @@ def test_descriptors_that_a_peer_sends_are_closed(unharmed: Any, peer: Any, unti
     with open(os.devnull) as nothing:
         for _ in range(50):
             socket.send_fds(peer.stream.sock, [frame], [nothing.fileno()] * 5)
-            assert peer.channel.recv()[0] == DONE
+            assert peer.channel.recv()[0] == REPLY
     until(lambda: len(unharmed.descriptors()) <= before, "them to be closed")  # it may have others open for a moment
 
 

@@ -237,7 +237,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         run = Run(fetch=handles) if fetch else Run(wait=handles)
         try:
             # A fetch changes nothing, so it may be repeated while the session exists.
-            done, values = with_retries(session, lambda: session.run(run, [], specs, self._generation), ATTEMPTS)
+            reply, values = with_retries(session, lambda: session.run(run, [], specs, self._generation), ATTEMPTS)
         except DaemonHangs:
             raise
         except (ArrayLost, DaemonUnavailable) as error:
@@ -245,7 +245,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         for array, value in zip(arrays, values, strict=False):  # no values without `fetch`
             if not isinstance(value, Failure):
                 array._value = value
-        failures = [failure for handle, failure in done.failures if handle == self._handle]
+        failures = [failure for handle, failure in reply.failures if handle == self._handle]
         for failure in failures + [value for value in values[:1] if isinstance(value, Failure)]:
             raise self._lost(to_exception(failure))
 

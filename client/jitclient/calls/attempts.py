@@ -1,12 +1,14 @@
 """Retries of a call after its daemon failed or had no memory for it."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from jitclient.calls import copies
 from jitclient.errors import ArrayBudgetExceeded, DaemonLost, JitserverError, ProgramLost
+from jitclient.session.failures import to_exception
 from jitclient.session.retry import with_retries
 from jitclient.session.session import Session
+from jitclient.wire.reply import Reply
 
 T = TypeVar("T")
 
@@ -22,6 +24,11 @@ class CallFailed(Exception):  # noqa: N818
 def raised_by_call(error: BaseException) -> BaseException:
     """Return the exception to raise for a call's error: jitserver's own errors unchanged, others as `CallFailed`."""
     return error if isinstance(error, JitserverError) else CallFailed(error)
+
+
+def raise_failure(reply: Reply) -> NoReturn:
+    """Raise the failure of a call that was sent alone."""
+    raise raised_by_call(to_exception(reply.failures[0][1]))
 
 
 def attempted(session: Session, attempt: Callable[[], T], lost: DaemonLost | None = None) -> T:

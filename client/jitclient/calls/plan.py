@@ -18,7 +18,7 @@ import numpy as np
 from jitclient.arrays.array import Array, fetch_together, make_handles
 from jitclient.calls import MISS, copies
 from jitclient.calls.arguments import value_of
-from jitclient.calls.attempts import raised_by_call
+from jitclient.calls.attempts import raise_failure
 from jitclient.calls.program import Program
 from jitclient.capture.graph.watch import UNBOUND_ERRORS
 from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, ProgramLost
@@ -26,7 +26,6 @@ from jitclient.jaxside import context, tree, unchanged
 from jitclient.jaxside.interop import is_jax_array
 from jitclient.jaxside.options import Static
 from jitclient.session import process
-from jitclient.session.failures import to_exception
 from jitclient.wire.array_transport import host_form, inline_limit, is_key, nbytes_of
 from jitclient.wire.messages import Attached, Call, Run, Spec
 
@@ -157,32 +156,29 @@ def plan_of(program: Program, is_unchanged: Callable[[], bool], call: SplitCall)
                         attachments.append(value)
             if is_queued and taken and len(set(map(id, leaves))) < len(leaves):
                 return MISS
-            if waits or (attachments and not is_queued):
-                try:
+            try:
+                if waits or (attachments and not is_queued):
                     arrays = call_now(arguments, attachments, leaves)
-                except _NOT_EXECUTED:
-                    return MISS
-            else:
-                first = session.next_handle
-                session.next_handle = first + count
-                arrays = make_handles(session, first, results)
-                if is_queued:
-                    session.call_later(executable, arguments, first, attachments, generation)
-                    for position in taken:
-                        leaves[position].deleted = True
-                    if len(inline) > 1:
-                        fetch_together([arrays[n] for n in inline])
-                else:
-                    run = Run([Call(executable, arguments, first)], (), [], (), tuple(map(first.__add__, inline)))
-                    done, _ = session.run(run, program_generation=generation)
-                    if done.failures:
-                        error = to_exception(done.failures[0][1])
-                        if isinstance(error, _NOT_EXECUTED):
-                            return MISS
-                        raise raised_by_call(error)
-                    for n, value in zip(inline, done.values):  # noqa: B905
-                        if type(value) is bytes:
-                            arrays[n]._value = np.ndarray(*forms[n], value)
+                else:  # as in `Program.call` and `Program.call_now`
+                    first = session.next_handle
+                    session.next_handle = first + count
+                    arrays = make_handles(session, first, results)
+                    if is_queued:
+                        session.call_later(executable, arguments, first, attachments, generation)
+                        for position in taken:
+                            leaves[position].deleted = True
+                        if len(inline) > 1:
+                            fetch_together([arrays[n] for n in inline])
+                    else:
+                        run = Run([Call(executable, arguments, first)], (), [], (), tuple(map(first.__add__, inline)))
+                        reply, _ = session.run(run, program_generation=generation)
+                        if reply.failures:
+                            raise_failure(reply)
+                        for n, value in zip(inline, reply.values):  # noqa: B905
+                            if type(value) is bytes:
+                                arrays[n]._value = np.ndarray(*forms[n], value)
+            except _NOT_EXECUTED:
+                return MISS
         return unflatten(arrays)
 
     return plan

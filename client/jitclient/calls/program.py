@@ -7,7 +7,7 @@ from typing import Any
 from jitclient.arrays.array import FETCHED_WITH_CALL, Array, fetch_together, make_handles
 from jitclient.calls import copies
 from jitclient.calls.arguments import outgoing
-from jitclient.calls.attempts import raised_by_call
+from jitclient.calls.attempts import raise_failure, raised_by_call
 from jitclient.calls.puts import with_copies
 from jitclient.calls.specialisation import Specialisation
 from jitclient.capture.dump import Capture
@@ -16,7 +16,6 @@ from jitclient.jaxside import tree
 from jitclient.jaxside.context import default_device
 from jitclient.jaxside.interop import is_jax_array
 from jitclient.session.callbacks import Callbacks, as_raised
-from jitclient.session.failures import to_exception
 from jitclient.session.session import REPLACED, Session
 from jitclient.wire.array_transport import HostArray, nbytes_of
 from jitclient.wire.messages import Attached, Call, Failure, Prepared, Run, Spec
@@ -109,7 +108,7 @@ class Program:
         run = Run(calls=[Call(prepared.executable, arguments, first)], fetch=tuple(map(first.__add__, fetch)))
         with self.callbacks.answered(session) if self.callbacks else contextlib.nullcontext() as raised:
             try:
-                done, fetched = session.run(
+                reply, fetched = session.run(
                     run, attachments, list(map(results.__getitem__, fetch)), program_generation=self.generation
                 )
             except DaemonLost as error:
@@ -119,10 +118,10 @@ class Program:
             # A log may keep the frames of a callback's exception, which refer to this frame and its arrays.
             del arrays
             raise raised_by_call(as_raised(raised[0]))
-        if done.failures:
-            raise raised_by_call(to_exception(done.failures[0][1]))
+        if reply.failures:
+            raise_failure(reply)
         if prepared.donated:
-            self.used_donations[:] = [tuple([position for _, position in done.used_donations])]
+            self.used_donations[:] = [tuple([position for _, position in reply.used_donations])]
             for position in self.used_donations[0]:
                 _note_donation(leaves[position])
         for n, value in zip(fetch, fetched, strict=True):

@@ -72,10 +72,10 @@ def _put(
             array.place = None if spec.sharding else default
             arrays.append(array)
             puts.append(Put(spec, value, handle, is_spare, default))
-        done, _ = session.run(Run(puts=puts), attachments)
+        reply, _ = session.run(Run(puts=puts), attachments)
     # Queued calls may have failed as well, but using their own results raises those failures.
     ours = {one.handle for one in puts}
-    for handle, failure in done.failures:
+    for handle, failure in reply.failures:
         if handle in ours:
             # Otherwise the traceback would hold the arrays that were put.
             arrays.clear()

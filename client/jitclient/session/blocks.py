@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from jitclient.wire.array_transport import HostArray, nbytes_of
-from jitclient.wire.messages import INLINE_BYTES, Done, Return, Run, Spec
+from jitclient.wire.messages import INLINE_BYTES, Return, Run, Spec
+from jitclient.wire.reply import Reply
 from jitclient.wire.shared_memory import MAX_LENT_BLOCKS, Block, Reader, copy_into, room_for, smallest_fitting
 
 IDLE_SECONDS = 10.0
@@ -78,11 +79,11 @@ class Blocks:
             self._at_daemon[block.number] = block
             message.into = block.number
 
-    def reclaim(self, message: Run, done: Done) -> Reader | None:
+    def reclaim(self, message: Run, reply: Reply) -> Reader | None:
         """Reclaim the blocks that an answer returns; return a reader of its values if they are in a block."""
         offered, loaded = self._at_daemon.pop(message.into, None), self._at_daemon.pop(message.block, None)
-        back = [block for block in (offered, loaded if done.returns_block else None) if block is not None]
-        filled = back.pop(0) if done.shared and back else None
+        back = [block for block in (offered, loaded if reply.returns_block else None) if block is not None]
+        filled = back.pop(0) if reply.shared and back else None
         for block in back:
             self._add_free(block)
         if filled is None:

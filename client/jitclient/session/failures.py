@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 from jitclient.capture.codec import values
 from jitclient.errors import ProtocolError, RemoteError
-from jitclient.wire.encoding import decoded
-from jitclient.wire.messages import OK, Failure
+from jitclient.wire.messages import Failure
+from jitclient.wire.reply import decoded_answer
 
 _Base = TypeVar("_Base", bound=BaseException)
 
@@ -122,8 +122,8 @@ def answered(reply: bytes, answer: Any, deref: values.Deref = values.no_deref) -
         TraceFailed: the user's function raised while it was traced.
         BaseException: the daemon raised it for another reason.
     """
-    if reply[:1] == OK:
-        return decoded(reply[1:], answer)
-    failure: Failure = decoded(reply[1:], Failure)
-    error = to_exception(failure, deref)
-    raise error if failure.is_final else TraceFailed(error)
+    found = decoded_answer(reply, answer)
+    if not isinstance(found, Failure):
+        return found
+    error = to_exception(found, deref)
+    raise error if found.is_final else TraceFailed(error)

@@ -14,8 +14,8 @@ from jitclient.errors import ProtocolError
 from jitclient.session.blocks import Blocks
 from jitclient.wire.array_transport import HostArray
 from jitclient.wire.connection import ClientConnection
-from jitclient.wire.encoding import decoder
-from jitclient.wire.messages import RUN, Call, Done, Run
+from jitclient.wire.messages import RUN, Call, Run
+from jitclient.wire.reply import Reply
 from jitclient.wire.shared_memory import Reader
 
 
@@ -44,7 +44,6 @@ _MAX_BYTES = 1 << 20
 _POLL_EVERY = 8  # calls
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = decoder(Done).decode
 
 
 class Sent:
@@ -106,15 +105,15 @@ class Pipeline:
         Raises:
             DaemonLost, DaemonSilent: the connection broke.
         """
-        while self.unanswered and (body := connection.answer_if_ready()) is not None:
-            self._accept_answer(body)
+        while self.unanswered and (reply := connection.reply_if_ready()) is not None:
+            self._accept(reply)
         if self.queue and (not self.unanswered or len(self.queue) >= _BATCH):
             self._send(connection, Run(calls=self.queue), ())
 
     def push(self, connection: ClientConnection) -> None:
         """Advance as for a program that has paused: send the queue unless the daemon is far behind."""
-        while self.unanswered and (body := connection.answer_if_ready()) is not None:
-            self._accept_answer(body)
+        while self.unanswered and (reply := connection.reply_if_ready()) is not None:
+            self._accept(reply)
         if len(self.unanswered) < _MAX_RUNS // 2:
             self.flush(connection)
 
@@ -127,7 +126,7 @@ class Pipeline:
 
     def ask(
         self, connection: ClientConnection, run: Run, attachments: Sequence[HostArray] = ()
-    ) -> tuple[Done, Reader | None]:
+    ) -> tuple[Reply, Reader | None]:
         """Send the queue and a Run; wait for its answer, and return it with a reader of the values in shared memory.
 
         A Run with puts or calls is not resent when the connection breaks: the caller decides about retries.
@@ -145,15 +144,15 @@ class Pipeline:
             run.calls, may_resend = self.queue, True
         self._send(connection, run, attachments, may_resend)
         while True:
-            done, reader = self._accept_answer(connection.answer())
-            if done.number == run.number:
-                return done, reader
+            reply, reader = self._accept(connection.reply())
+            if reply.number == run.number:
+                return reply, reader
 
     def drain(self, connection: ClientConnection) -> None:
         """Send the queue, and wait for all answers."""
         self.flush(connection)
         while self.unanswered:
-            self._accept_answer(connection.answer())
+            self._accept(connection.reply())
 
     def _send(
         self, connection: ClientConnection, run: Run, attachments: Sequence[HostArray], may_resend: bool = True
@@ -175,7 +174,7 @@ class Pipeline:
         sent.nbytes += len(body)
         self._nbytes += sent.nbytes
         while len(self.unanswered) > 1 and not self._is_within_window():
-            self._accept_answer(connection.answer())
+            self._accept(connection.reply())
         connection.send_frame(RUN, body, attachments)
 
     def _copy_attachments(self, sent: Sent, attachments: Sequence[HostArray]) -> Sequence[HostArray]:
@@ -201,13 +200,12 @@ class Pipeline:
     def _is_within_window(self) -> bool:
         return len(self.unanswered) <= _MAX_RUNS and self._nbytes <= _MAX_BYTES
 
-    def _accept_answer(self, body: bytes) -> tuple[Done, Reader | None]:
-        done = _decode(body)
-        if not self.unanswered or self.unanswered[0].run.number != done.number:
-            raise ProtocolError(f"the daemon answered Run {done.number}out of order")
+    def _accept(self, reply: Reply) -> tuple[Reply, Reader | None]:
+        if not self.unanswered or self.unanswered[0].run.number != reply.number:
+            raise ProtocolError(f"the daemon answered Run {reply.number} out of order")
         sent = self.unanswered.popleft()
         self._nbytes -= sent.nbytes
-        return done, self.blocks.reclaim(sent.run, done) if self.blocks is not None else None
+        return reply, self.blocks.reclaim(sent.run, reply) if self.blocks is not None else None
 
     # ---- when a connection broke
 

@@ -16,13 +16,13 @@ from jitclient.session.failures import answered
 from jitclient.session.link import BUSY, Link
 from jitclient.session.retry import with_retries
 from jitclient.wire.array_transport import HostArray, unpack_value
-from jitclient.wire.encoding import decoder, encoded
-from jitclient.wire.messages import Attached, Call, Done, Failure, Report, Run, Spec, Verb
+from jitclient.wire.encoding import encoded
+from jitclient.wire.messages import Attached, Call, Failure, Report, Run, Spec, Verb
+from jitclient.wire.reply import Reply
 
 _GOODBYE_SECONDS = 2.0
 REPLACED = "a new daemon took over since the program was looked up"
 _encode = msgspec.msgpack.Encoder().encode
-_decode = decoder(Done).decode
 
 
 class Session(Link):
@@ -88,7 +88,7 @@ class Session(Link):
         specs: Sequence[Spec] = (),
         generation: int | None = None,
         program_generation: int | None = None,
-    ) -> tuple[Done, list[HostArray | Failure]]:
+    ) -> tuple[Reply, list[HostArray | Failure]]:
         """Send a Run after all queued calls; return the daemon's answer and the fetched values.
 
         Args:
@@ -134,18 +134,18 @@ class Session(Link):
                 read = connection.read_attachment
                 if changes and not (attachments or pipeline.queue or pipeline.unanswered):
                     pipeline.number = message.number = pipeline.number + 1
-                    done: Done = _decode(connection.answer(_encode(message)))
-                    if done.number != message.number:
-                        raise ProtocolError(f"the daemon answered Run {done.number}, not {message.number}")
+                    reply = connection.reply(_encode(message))
+                    if reply.number != message.number:
+                        raise ProtocolError(f"the daemon answered Run {reply.number}, not {message.number}")
                 else:
                     # The results of a call come back in the call's own block.
                     if pipeline.blocks is not None and not message.calls:
                         pipeline.blocks.lend_for_results(message, specs)
-                    done, lane = pipeline.ask(connection, message, attachments)
+                    reply, lane = pipeline.ask(connection, message, attachments)
                     read = lane or read
                 if not specs:
-                    return done, []
-                return done, [unpack_value(read, *pair) for pair in zip(done.values, specs, strict=True)]
+                    return reply, []
+                return reply, [unpack_value(read, *pair) for pair in zip(reply.values, specs, strict=True)]
             except BaseException as error:
                 try:
                     drops.extend(dropped)

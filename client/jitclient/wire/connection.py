@@ -15,14 +15,14 @@ from rpyc.core.protocol import Connection
 
 from jitclient.errors import DaemonLost, DaemonSilent, NotSent, ProtocolError
 from jitclient.wire.channel import LENGTH, WireChannel
-from jitclient.wire.encoding import decoded
+from jitclient.wire.encoding import decoded, decoder
 from jitclient.wire.messages import (
     BUSY,
     CALLBACK,
-    DONE,
     LEASE,
     LEASED,
     MAX_FRAME_BYTES,
+    REPLY,
     RETURN,
     RUN,
     Busy,
@@ -31,6 +31,7 @@ from jitclient.wire.messages import (
     Return,
     Verb,
 )
+from jitclient.wire.reply import Reply
 from jitclient.wire.stream import STALL_SECONDS
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from jitclient.wire.shared_memory import Block
 
 _encode = msgspec.msgpack.Encoder().encode
+_decode = decoder(Reply).decode
 
 _RUN = bytes((RUN,))
 
@@ -131,7 +133,7 @@ class ClientConnection(WireConnection):
         super().__init__(_Nothing(), channel)
         self.on_busy: Callable[[str], None] = _ignore
         self.on_callback: Callable[[bytes], None] | None = None
-        self._answers: collections.deque[bytes] = collections.deque()
+        self._replies: collections.deque[Reply] = collections.deque()
         self._leased: Leased | None = None
         self._patience = patience
         channel.stream.set_patience(patience)
@@ -186,8 +188,8 @@ class ClientConnection(WireConnection):
         except (EOFError, OSError) as error:
             raise self._lost(error, NotSent) from error
 
-    def answer(self, run: bytes = b"") -> bytes:
-        """Send a Run, if given, and wait for the next answer to a Run: usually one write and one read.
+    def reply(self, run: bytes = b"") -> Reply:
+        """Send a Run, if given, and wait for the next reply to a Run: usually one write and one read.
 
         Raises:
             NotSent, DaemonLost, DaemonSilent: as for `request`.
@@ -202,41 +204,43 @@ class ClientConnection(WireConnection):
                     channel.send(_RUN + run)  # raises ProtocolError
             except (EOFError, OSError) as error:
                 raise self._lost(error, NotSent) from error
-        while not self._answers:
+        while not self._replies:
             try:
                 message = channel.recv_at_once()
             except (EOFError, OSError) as error:
                 raise self._lost(error) from error
             if message is None:
                 self._serve_within()
-            elif message[0] == DONE:
-                return message[1:]
+            elif message[0] == REPLY:
+                reply: Reply = _decode(message[1:])
+                return reply
             else:
                 self.act_on(message)
-        return self._answers.popleft()
+        return self._replies.popleft()
 
-    def answer_if_ready(self) -> bytes | None:
-        """Return the next answer to a Run if it has arrived, else None.
+    def reply_if_ready(self) -> Reply | None:
+        """Return the next reply to a Run if it has arrived, else None.
 
         Raises:
             DaemonLost, DaemonSilent: as for `request`.
         """
-        while not self._answers:
+        while not self._replies:
             try:
                 message = self._channel.recv_if_ready()
             except (EOFError, OSError) as error:
                 raise self._lost(error) from error
             if message is None:
                 return None
-            if message[0] == DONE:
-                return message[1:]
+            if message[0] == REPLY:
+                reply: Reply = _decode(message[1:])
+                return reply
             self.act_on(message)
-        return self._answers.popleft()
+        return self._replies.popleft()
 
     def on_frame(self, kind: int, body: bytes) -> None:
-        """Handle an answer, a BUSY, a callback, or a lease."""
-        if kind == DONE:
-            self._answers.append(body)
+        """Handle a reply, a BUSY, a callback, or a lease."""
+        if kind == REPLY:
+            self._replies.append(_decode(body))
         elif kind == BUSY:
             self.on_busy(decoded(body, Busy).phase)
         elif kind == CALLBACK and self.on_callback is not None:

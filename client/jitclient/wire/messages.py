@@ -1,9 +1,9 @@
 """Contract of the protocol: the messages on the wire, and the verbs and frames that carry them.
 
 Verbs are rpyc requests `(verb, bytes) -> bytes`. Calls are frames of jitserver's own kinds on the same channel: the
-client sends RUN; the daemon answers DONE, and sends BUSY while it works on the answer. During a call, CALLBACK asks the
-client to call one of its functions, and CALLED_BACK answers. LEASE asks for shared memory, LEASED grants it, and RETURN
-returns it.
+client sends RUN; the daemon answers REPLY, and sends BUSY while it works on the answer (reply.py has the format of both
+kinds of replies). During a call, CALLBACK asks the client to call one of its functions, and CALLED_BACK answers. LEASE
+asks for shared memory, LEASED grants it, and RETURN returns it.
 """
 
 import enum
@@ -15,7 +15,7 @@ from jitclient.wire.shardings import JitShardings, Sharding
 PROTOCOL = 12
 """Version of the protocol, compared at the handshake; raised whenever a message changes in meaning or form."""
 
-RUN, DONE, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK = 16, 17, 18, 19, 20, 21, 22, 23
+RUN, REPLY, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK = 16, 17, 18, 19, 20, 21, 22, 23
 """Kinds of frames, besides rpyc's own 1, 2 and 3."""
 
 INLINE_BYTES = 64 << 10
@@ -32,10 +32,6 @@ UPLOAD_BYTES = 8 << 20
 
 MAX_CAPTURE_BYTES = 1 << 30
 """Maximum size of a capture; larger captures hold arrays that should be arguments."""
-
-
-OK, FAILED = b"\0", b"\1"
-"""First byte of a verb's answer; its message follows OK, a Failure follows FAILED."""
 
 
 class Verb(enum.StrEnum):
@@ -389,24 +385,6 @@ class Run(Message):
     number: int = 0
     block: int = 0
     into: int = 0
-
-
-class Done(Message):
-    """Answer to the Run of that number.
-
-    A failed call is identified by its first result, or 0 if it has none. Its results raise its failure from then on,
-    and so do results computed from them.
-    """
-
-    number: int
-    failures: list[tuple[int, Failure]] = []
-    values: list[bytes | Attached | Failure] = []
-    # Pairs of a call, identified by its first result, and a donated leaf that it used.
-    used_donations: list[tuple[int, int]] = []
-    # Whether the attached values are in `into`, or without it in `block`.
-    shared: bool = False
-    # Whether `block` comes back; if not, arrays on the daemon still use it.
-    returns_block: bool = False
 
 
 class Callback(Message):

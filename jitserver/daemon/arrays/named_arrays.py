@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from jitclient.wire.messages import Spec
-from jitserver.daemon.arrays.placeholders import Failed, OnDisk
+from jitserver.daemon.arrays.on_disk import OnDisk
+from jitserver.programs.failures import Failed
 
 log = logging.getLogger(__name__)
 

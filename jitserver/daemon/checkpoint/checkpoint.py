@@ -10,13 +10,12 @@ from jitclient.errors import ArrayLost, SettingsError
 from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.messages import Failure
 from jitserver.daemon.arrays.named_arrays import NamedArrays, NamedTree
-from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.checkpoint.manifests import Manifest, Manifests, StoredArray
 from jitserver.daemon.checkpoint.saving import Saving
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import EntryOf, Session, State
-from jitserver.programs.failures import failure_of
+from jitserver.programs.failures import Failed, failure_of
 
 log = logging.getLogger(__name__)
 

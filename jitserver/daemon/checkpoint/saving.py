@@ -13,12 +13,11 @@ import msgspec
 from jitclient.errors import ArrayLost
 from jitclient.wire.messages import Failure
 from jitserver.daemon.arrays.named_arrays import TreeState
-from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.checkpoint.manifests import Manifest, Manifests, StoredArray
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.session import State
 from jitserver.programs.devices import device_arrays
-from jitserver.programs.failures import failure_of
+from jitserver.programs.failures import Failed, failure_of
 
 log = logging.getLogger(__name__)
 

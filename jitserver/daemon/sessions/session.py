@@ -11,9 +11,10 @@ import msgspec
 
 from jitclient.errors import ArrayLost, DaemonLost
 from jitserver.daemon.arrays.budget import ArrayBudget
-from jitserver.daemon.arrays.placeholders import Failed, OnDisk
+from jitserver.daemon.arrays.on_disk import OnDisk
 from jitserver.daemon.sessions.presence import Presence
 from jitserver.daemon.sessions.run_order import Order, current_run_number
+from jitserver.programs.failures import Failed
 from jitserver.store.entry import Entry
 from jitserver.system.process_watch import Process
 

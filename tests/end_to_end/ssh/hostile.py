@@ -10,7 +10,8 @@ from rpyc.core import brine, consts
 from jitclient.capture.codec.plain import Reduced
 from jitclient.capture.codec.values import to_bytes
 from jitclient.wire.connection import HANDLE_VERB
-from jitclient.wire.messages import BUSY, DONE, FAILED, OK, PROTOCOL, Failure, Welcome
+from jitclient.wire.messages import BUSY, PROTOCOL, REPLY, Failure, Welcome
+from jitclient.wire.reply import FAILED, OK
 from jitclient.wire.ssh import greeting
 
 encode = msgspec.msgpack.encode
@@ -44,7 +45,7 @@ ANSWERS = {
     "a request to the client": lambda number: framed(
         bytes((consts.MSG_REQUEST,)) + brine.dump((7, (64, (1, ("stop", b"")))))
     ),
-    "an answer to another question": lambda number: framed(bytes((DONE,)) + b"x"),
+    "an answer to another question": lambda number: framed(bytes((REPLY,)) + b"x"),
     "only that it is busy, and the end": lambda number: framed(bytes((BUSY,)) + encode(["tracing", 1.0])),
     "another message": lambda number: reply(number, OK + encode(["x"])),
     "an error that is a function": lambda number: reply(number, failure("os.system")),

@@ -9,7 +9,8 @@ import pytest
 
 from jitclient.session import blocks as client
 from jitclient.session.blocks import Blocks
-from jitclient.wire.messages import Done, Return, Run, Spec
+from jitclient.wire.messages import Return, Run, Spec
+from jitclient.wire.reply import Reply
 from jitclient.wire.shared_memory import MAX_LENT_BLOCKS, Block, received
 from jitserver.system.shared_memory import Lent, Pool
 
@@ -32,8 +33,8 @@ class Daemon:
     def return_blocks(self, message: Return) -> None:
         self.lent.take_back(message)
 
-    def answer(self, message: Run, keep: bool = False) -> Done:
-        done = Done(0)
+    def answer(self, message: Run, keep: bool = False) -> Reply:
+        done = Reply(0)
         if message.block:
             raw = self.lent.arguments(message.block)(4 * N)
             values = [raw.view(np.float32) + 1]
@@ -128,7 +129,7 @@ def test_an_offer_that_is_not_used_is_free_again(blocks: Blocks, daemon: Daemon)
     for _ in range(3):
         message = Run()
         blocks.lend_for_results(message, [SPEC])
-        assert blocks.reclaim(message, Done(0)) is None
+        assert blocks.reclaim(message, Reply(0)) is None
     assert daemon.pool.count == 1
 
 

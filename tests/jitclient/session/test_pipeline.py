@@ -16,7 +16,8 @@ from jitclient.arrays.array import make_handles
 from jitclient.session import process
 from jitclient.session.pipeline import Pipeline
 from jitclient.wire.connection import ClientConnection
-from jitclient.wire.messages import RUN, Call, Done, Run
+from jitclient.wire.messages import RUN, Call, Run
+from jitclient.wire.reply import Reply
 
 pytestmark = pytest.mark.usefixtures("daemon")
 
@@ -215,8 +216,8 @@ def test_a_look_is_repeated_where_the_connection_breaks_and_no_call_is_made_twic
         x = update(x)
         np.asarray(x)
     before = counts()["calls"]
-    frames = {"send_frame": ClientConnection.send_frame, "answer": ClientConnection.answer}
-    step_that_breaks = "answer" if when == "before its values are read" else "send_frame"
+    frames = {"send_frame": ClientConnection.send_frame, "reply": ClientConnection.reply}
+    step_that_breaks = "reply" if when == "before its values are read" else "send_frame"
     failing = iter([True])
 
     def breaks(self: Any, *rest: Any) -> Any:
@@ -281,19 +282,18 @@ class Peer:
         self.attachments: list[Any] = []
         self.answered = 0
         self._decode = msgspec.msgpack.Decoder(Run).decode
-        self._encode = msgspec.msgpack.encode
 
     def send_frame(self, kind: int, body: bytes, attachments: Any = ()) -> None:
         self.runs.append(self._decode(body))
         self.attachments += attachments
 
-    def answer_if_ready(self) -> bytes | None:
+    def reply_if_ready(self) -> Reply | None:
         return None
 
-    def answer(self) -> bytes:
+    def reply(self) -> Reply:
         assert self.answered < len(self.runs), "this would wait for ever"
         self.answered += 1
-        return self._encode(Done(self.runs[self.answered - 1].number))
+        return Reply(self.runs[self.answered - 1].number)
 
 
 def test_there_is_a_window() -> None:
@@ -349,7 +349,7 @@ def test_what_is_asked_for_with_bytes_is_left_to_whoever_asked() -> None:
     pipeline, again = Pipeline(), Peer()
 
     class Broken(Peer):
-        def answer(self) -> bytes:
+        def reply(self) -> Reply:
             raise errors.DaemonLost("it hung up")
 
     with pytest.raises(errors.DaemonLost):

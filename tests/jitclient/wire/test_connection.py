@@ -17,7 +17,8 @@ from jitclient.errors import DaemonLost, DaemonSilent, ProtocolError
 from jitclient.wire import channel, shared_memory, stream
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.connection import HANDLE_VERB, ClientConnection, WireConnection
-from jitclient.wire.messages import DONE, LEASE, LEASED, MAX_FRAME_BYTES, RETURN, RUN, Leased, Return, Verb
+from jitclient.wire.messages import LEASE, LEASED, MAX_FRAME_BYTES, REPLY, RETURN, RUN, Leased, Return, Verb
+from jitclient.wire.reply import Reply
 from jitclient.wire.shared_memory import OwnBlock
 
 from ...descriptors import open_descriptors
@@ -194,13 +195,17 @@ def test_only_a_daemon_that_may_still_be_there_is_silent(
 
     monkeypatch.setattr(WireChannel, "recv_at_once", fails)
     with pytest.raises(DaemonLost) as caught:
-        ends.client.answer()
+        ends.client.reply()
     assert type(caught.value) is kind
 
 
-def exchanged(ends: Ends) -> bytes:
+def replied(reply: Reply) -> bytes:
+    return bytes((REPLY,)) + msgspec.msgpack.encode(reply)
+
+
+def exchanged(ends: Ends) -> Reply:
     ends.client.send_frame(RUN, b"")
-    return ends.client.answer()
+    return ends.client.reply()
 
 
 def test_a_daemon_that_hangs_up_is_lost(ends: Ends) -> None:
@@ -210,17 +215,18 @@ def test_a_daemon_that_hangs_up_is_lost(ends: Ends) -> None:
 
 
 def test_answers_that_are_there_are_taken_one_at_a_time(ends: Ends) -> None:
-    assert ends.client.answer_if_ready() is None
-    ends.bare.sendall((struct.pack("<I", 2) + bytes((DONE,)) + b"!") * 2)
-    assert [ends.client.answer_if_ready() for _ in range(3)] == [b"!", b"!", None]
+    assert ends.client.reply_if_ready() is None
+    frame = replied(Reply(7))
+    ends.bare.sendall((struct.pack("<I", len(frame)) + frame) * 2)
+    assert [ends.client.reply_if_ready() for _ in range(3)] == [Reply(7), Reply(7), None]
     ends.bare.close()
     with pytest.raises(DaemonLost, match="closed by peer"):
-        ends.client.answer_if_ready()
+        ends.client.reply_if_ready()
 
 
 def test_frames_longer_than_the_buffer_and_split_ones_arrive_whole(ends: Ends) -> None:
-    body = bytes(range(256)) * 4096  # 1 MiB
-    frame = struct.pack("<I", len(body) + 1) + bytes((DONE,)) + body
+    reply = Reply(7, values=[bytes(range(256)) * 4096])  # 1 MiB
+    frame = struct.pack("<I", len(replied(reply))) + replied(reply)
 
     def trickle() -> None:
         for start in range(0, len(frame), 100_001):
@@ -228,7 +234,7 @@ def test_frames_longer_than_the_buffer_and_split_ones_arrive_whole(ends: Ends) -
 
     sender = threading.Thread(target=trickle)
     sender.start()
-    assert exchanged(ends) == body
+    assert exchanged(ends) == reply
     sender.join()
 
 
@@ -292,9 +298,8 @@ def test_busy_frames_reach_the_listener_and_are_no_answer(ends: Ends) -> None:
     phases: list[str] = []
     ends.client.on_busy = phases.append
     busy = bytes((18,)) + msgspec.msgpack.encode(["tracing", 1.5])
-    done = bytes((DONE,)) + b"answer"
-    ends.bare.sendall(b"".join(struct.pack("<I", len(frame)) + frame for frame in (busy, done)))
-    assert exchanged(ends) == b"answer"
+    ends.bare.sendall(b"".join(struct.pack("<I", len(frame)) + frame for frame in (busy, replied(Reply(7)))))
+    assert exchanged(ends) == Reply(7)
     assert phases == ["tracing"]
 
 

@@ -52,7 +52,7 @@ def serving(address: Address) -> Iterator[Any]:
 
     def start(refusals: int = 0, door: socket.socket | None = None) -> Listener:
         sock: Any = Short(door or address.listen(), refusals)
-        listener = Listener(Service(), lambda *_: None, lambda *_: None, Sessions(), sock, Pool(0))  # type: ignore[arg-type,return-value]
+        listener = Listener(Service(), Sessions(), sock, Pool(0))
         listener.start()
         started.append(listener)
         return listener

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 from rpyc.core.service import Service
 
-from jitclient.wire.messages import RUN, Attached, Call, Done, Put, Run, Spec
+from jitclient.wire.messages import RUN, Attached, Call, Put, Run, Spec
 from jitclient.wire.named_arrays import Holdings
+from jitclient.wire.reply import Reply
 from jitserver.daemon import plain_runs, runs
 from jitserver.daemon.arrays.budget import ArrayBudget
 from jitserver.daemon.connection import DaemonConnection
@@ -111,20 +112,20 @@ class Daemon:
             self.session.lease(SimpleNamespace(key=str(number), program=each, info=info, holders=set()))  # type: ignore[arg-type]
         self.number = 0
 
-    def plainly(self, run: Run) -> tuple[bytes, list[bytes]] | None:
+    def plainly(self, run: Run) -> tuple[Reply, list[bytes]] | None:
         self.number += 1
         run = msgspec.structs.replace(run, number=self.number)
         told = plain_runs.answer(self.service, self, self.session, self.order, run)
-        return None if told is None else (msgspec.msgpack.encode(told[0]), [array.tobytes() for array in told[1]])
+        return None if told is None else (told[0], [array.tobytes() for array in told[1]])
 
-    def generally(self, run: Run) -> tuple[bytes, list[bytes]]:
+    def generally(self, run: Run) -> tuple[Reply, list[bytes]]:
         self.number += 1
         run = msgspec.structs.replace(run, number=self.number)
         channel: Any = SimpleNamespace(attachments_of=lambda block: None, lent=None, call_client=None)
         assert self.order.begin(self, run.number)
-        told = runs.answer(self.service.engine, self.session, run, channel, draining=False)
+        reply, attachments = runs.answer(self.service, self.session, run, channel)
         self.order.end(self)
-        return told.message, [array.tobytes() for array in told.attachments]
+        return reply, [array.tobytes() for array in attachments]
 
     def state(self) -> Any:
         held = {
@@ -225,7 +226,7 @@ def test_a_program_that_rests_is_woken(engine: Engine) -> None:
     entry.program.unload(lambda: again)
     told = daemon.plainly(Run([Call(DOUBLE, [ONES], 1)], fetch=(1,)))
     assert told is not None
-    assert msgspec.msgpack.decode(told[0], type=Done).values == [np.full(3, 2, np.float32).tobytes()]
+    assert told[0].values == [np.full(3, 2, np.float32).tobytes()]
 
 
 @pytest.fixture
@@ -242,7 +243,10 @@ def test_a_program_is_called_directly_once_it_has_run(
     then = daemon.plainly(Run([Call(0, [1], 2), Call(0, [ONES], 3)], fetch=(2, 3)))
     assert len(calls) == 1
     two, four = np.full(3, 2, np.float32).tobytes(), np.full(3, 4, np.float32).tobytes()
-    assert [msgspec.msgpack.decode(told[0], type=Done).values for told in (first, then) if told] == [[two], [four, two]]
+    assert [told[0].values for told in (first, then) if told] == [
+        [two],
+        [four, two],
+    ]
 
 
 def test_but_for_one_that_rests_by_now(engine: Engine, compiled: Any) -> None:
@@ -256,7 +260,7 @@ def test_but_for_one_that_rests_by_now(engine: Engine, compiled: Any) -> None:
     for _ in range(2):
         told = daemon.plainly(Run([Call(0, [ONES], 2)], fetch=(2,)))
         assert told is not None
-        assert msgspec.msgpack.decode(told[0], type=Done).values == [ONES]
+        assert told[0].values == [ONES]
     assert woken == [1, 1]
 
 
@@ -360,18 +364,12 @@ def test_what_nobody_wants_is_freed_at_the_end(engine: Engine) -> None:
     assert daemon.session.pending_drops == set()
 
 
-def test_a_connection_is_busy_until_its_answer_is_sent() -> None:
+def test_a_connection_is_busy_until_its_answer_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[bool] = []
     ours, theirs = socket.socketpair()
     large = np.zeros(1 << 20, np.uint8)
-    connection = DaemonConnection(
-        Service(),
-        theirs,
-        lambda *_: None,
-        lambda *_: (Done(1), [large]),
-        0,
-        Pool(0),  # type: ignore[arg-type,return-value]
-    )
+    monkeypatch.setattr(plain_runs, "answer", lambda *_: (Reply(1), [large]))
+    connection = DaemonConnection(Service(), theirs, 0, Pool(0))
     connection.session, connection.order = Session(0, ArrayBudget()), Order()
     channel = connection._channel
     connection._channel = SimpleNamespace(  # type: ignore[assignment]
@@ -399,7 +397,7 @@ def bytes_of(value: float) -> bytes:
 
 
 def values_of(told: Any) -> list[float]:
-    return [np.frombuffer(value, np.float32)[0] for value in msgspec.msgpack.decode(told[0], type=Done).values]
+    return [np.frombuffer(value, np.float32)[0] for value in told[0].values]
 
 
 def test_arguments_stay_in_place(engine: Engine) -> None:

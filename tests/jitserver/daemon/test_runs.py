@@ -5,13 +5,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import jax.numpy as jnp
-import msgspec
 import numpy as np
 import pytest
 
 from jitclient.wire.array_transport import HostArray
-from jitclient.wire.messages import Attached, Call, Done, Put, Run, Spec
+from jitclient.wire.messages import Attached, Call, Put, Run, Spec
 from jitclient.wire.named_arrays import Holdings
+from jitclient.wire.reply import Reply
 from jitclient.wire.shared_memory import received
 from jitserver.daemon import runs
 from jitserver.daemon.arrays.budget import ArrayBudget
@@ -29,7 +29,7 @@ from jitserver.system.shared_memory import Lent, Pool
 
 
 def test_a_negative_size_adds_nothing_to_the_budget() -> None:
-    session, done = Session(0, ArrayBudget(100, lambda: Holdings(0, 100, [], []))), Done(1)
+    session, done = Session(0, ArrayBudget(100, lambda: Holdings(0, 100, [], []))), Reply(1)
     engine: Any = SimpleNamespace(put=device_arrays.put)
     runs._put(engine, session, Put(Spec((-1000,), "float32"), b"", 7), b"", done)
     assert [handle for handle, _ in done.failures] == [7]
@@ -70,10 +70,11 @@ def test_results_use_the_block_of_the_arguments_unless_something_reads_it(is_kep
     run_message = Run([Call(0, [Attached(4 * N)], 1)], fetch=(1,), block=leased.block)
     engine = Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
 
-    answered = runs.answer(engine, session, run_message, RunChannel(None, lent, print), False)  # type: ignore[arg-type]
+    service = SimpleNamespace(engine=engine, refuses_calls=False)
 
-    done = msgspec.msgpack.decode(answered.message, type=Done)
-    assert done.returns_block == done.shared == (not is_kept)
+    reply, attachments = runs.answer(service, session, run_message, RunChannel(None, lent, print))  # type: ignore[arg-type]
+
+    assert reply.returns_block == reply.shared == (not is_kept)
     assert at_client.min() == at_client.max() == (5 if is_kept else 6)
-    assert [float(value[0]) for value in answered.attachments] == ([6] if is_kept else [])
+    assert [float(value[0]) for value in attachments] == ([6] if is_kept else [])
     assert [float(value[0]) for value in kept] == ([5] if is_kept else [])

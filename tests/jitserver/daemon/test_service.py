@@ -17,8 +17,6 @@ from jitclient.jaxside import tree
 from jitclient.session.failures import to_exception
 from jitclient.wire.explaining import Explain, Explained, encode_parts
 from jitclient.wire.messages import (
-    FAILED,
-    OK,
     PROTOCOL,
     Failure,
     Found,
@@ -31,6 +29,7 @@ from jitclient.wire.messages import (
     Signature,
     Upload,
 )
+from jitclient.wire.reply import FAILED, OK
 from jitserver.daemon.arrays.budget import ArrayBudget
 from jitserver.daemon.service import JitService
 from jitserver.daemon.sessions import presence

@@ -10,8 +10,8 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.sessions.session import Session
+from jitserver.programs.failures import Failed
 
 from .conftest import Daemon
 

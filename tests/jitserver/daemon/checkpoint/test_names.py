@@ -13,10 +13,10 @@ import pytest
 
 from jitserver.daemon import array_usage
 from jitserver.daemon.arrays.named_arrays import NamedTree
-from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.devices import device_arrays
+from jitserver.programs.failures import Failed
 
 from .conftest import Daemon
 

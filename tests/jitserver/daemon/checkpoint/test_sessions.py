@@ -17,12 +17,11 @@ import pytest
 
 from jitclient.capture.codec import values
 from jitclient.errors import DaemonLost
-from jitserver.daemon.arrays.placeholders import Failed
 from jitserver.daemon.checkpoint import manifests
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.devices import device_arrays
-from jitserver.programs.failures import failure_of
+from jitserver.programs.failures import Failed, failure_of
 from jitserver.system.process_watch import Process
 
 from .conftest import Daemon

@@ -1,15 +1,6 @@
-"""Placeholders for arrays that are not in memory: failed arrays, and arrays on disk."""
+"""Interface of arrays that are on disk."""
 
 from typing import Any, Protocol
-
-from jitclient.wire.messages import Failure
-
-
-class Failed(Exception):  # noqa: N818
-    """Placeholder for the results of a failed call. Calls that use them fail with the same failure."""
-
-    def __init__(self, failure: Failure) -> None:
-        self.failure = failure
 
 
 class OnDisk(Protocol):
