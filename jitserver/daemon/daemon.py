@@ -18,7 +18,6 @@ from jitclient.core.directories import runtime_directory
 from jitclient.core.polling import Polling
 from jitclient.core.threads import Thread
 from jitclient.errors import AddressTaken, SettingsError
-from jitclient.jaxside.compilation_cache import CompilationCache, use
 from jitclient.session import launch
 from jitclient.session import process as client_process
 from jitserver.daemon.address_lock import HeldAddress
@@ -32,6 +31,7 @@ from jitserver.programs.context import class_count, device_infos
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices.heartbeat import Heartbeat
 from jitserver.programs.engine import Engine
+from jitserver.programs.executables import keep_compilations
 from jitserver.programs.prewarm import dry_run, prewarm
 from jitserver.store.disk import Store
 from jitserver.store.journal import Journal
@@ -45,8 +45,6 @@ from jitserver.system.shared_memory import Pool
 log = logging.getLogger(__name__)
 
 _TICK_SECONDS = 1.0
-# Minimum time of a compilation that is kept by its text: the cache has all programs already.
-_MIN_SECONDS = 0.3
 _TIDY_SECONDS = 3600.0
 _PAUSE_SECONDS = 0.05  # interval of prewarming's checks while clients wait for answers
 # Minimum time for saving arrays, however long running calls took.
@@ -236,7 +234,7 @@ class Daemon:
             log.warning("disk cache: disabled (%s)", error)
             store = Store(Path(os.devnull), 0)
         if store.max_bytes:
-            use(CompilationCache(store.compilations_directory, _MIN_SECONDS, store.max_compilations_bytes))
+            keep_compilations(store.compilations_directory, store.max_compilations_bytes)
         return Tiers(memory, store, writer)
 
     def _prewarm(self, engine: Engine) -> None:

@@ -4,11 +4,25 @@ import functools
 import io
 import pickle
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import serialize_executable
+
+from jitclient.jaxside import compilation_cache
+
+_MIN_SECONDS = 0.3
+"""Minimum seconds of a compilation that is kept by its text.
+
+All programs are in the daemon's own cache already, so this is for compilations that are worth finding by text alone.
+"""
+
+
+def keep_compilations(directory: Path, max_bytes: int) -> None:
+    """Make JAX find and keep long compilations by their text in a directory of at most `max_bytes` bytes."""
+    compilation_cache.use(compilation_cache.CompilationCache(directory, _MIN_SECONDS, max_bytes))
 
 
 def to_bytes(compiled: jax.stages.Compiled) -> bytes:

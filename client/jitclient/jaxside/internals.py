@@ -7,7 +7,6 @@ function does in that case. All functions but `has_backend`, `backends` and thos
 import contextlib
 import functools
 import importlib
-import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -163,6 +162,8 @@ def use_compilation_cache(cache: Compilations) -> bool:
     Returns:
         Whether this version of jax has the required internals.
     """
+    import inspect  # loaded by jax
+
     compiler: Any = sys.modules.get("jax._src.compiler")
     caches: Any = sys.modules.get("jax._src.compilation_cache")
     config, distributed = _get("config.compilation_cache_dir"), _get("distributed.global_state")

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,23 +28,27 @@ def run(cold: Any) -> Callable[..., Any]:
 
 
 def test_single_operations_are_found_by_the_next_run(run: Callable[..., Any], cold: Any) -> None:
-    value, hits, misses, folder = run()
+    value, hits, misses, configured = run()
     assert hits == 0 < misses
-    assert Path(folder).is_relative_to(cold.folder / "cache")
-    assert run() == [value, misses, 0, folder]
+    assert configured is None
+    assert len(list((cold.folder / "cache").glob("**/compilations/*"))) == misses
+    assert run() == [value, misses, 0, None]
+
+
+@pytest.mark.slow
+def test_they_are_found_where_the_daemon_is_elsewhere(run: Callable[..., Any]) -> None:
+    value, _, misses, _ = run(JITSERVER_ADDRESS="ssh://elsewhere.invalid")
+    assert run(JITSERVER_ADDRESS="ssh://elsewhere.invalid") == [value, misses, 0, None]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "variables", "folder"),
-    [
-        ([], {"JAX_COMPILATION_CACHE_DIR": "mine"}, "mine"),
-        (["--no-jit"], {}, None),
-        ([], {"JITSERVER_ADDRESS": "ssh://elsewhere.invalid"}, None),
-    ],
-    ids=["the user's own", "without us", "no daemon here limits it"],
+    ("options", "variables", "configured"),
+    [([], {"JAX_COMPILATION_CACHE_DIR": "mine"}, "mine"), (["--no-jit"], {}, None)],
+    ids=["the user's own", "without us"],
 )
 def test_otherwise_jax_is_left_as_it_is(
-    run: Callable[..., Any], options: list[str], variables: dict[str, str], folder: str | None
+    run: Callable[..., Any], options: list[str], variables: dict[str, str], configured: str | None, cold: Any
 ) -> None:
-    assert run(*options, **variables)[3] == folder
+    assert run(*options, **variables)[3] == configured
+    assert not list((cold.folder / "cache").glob("**/compilations/*"))

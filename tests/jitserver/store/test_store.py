@@ -161,15 +161,15 @@ def test_collecting_frees_what_no_row_names_and_tells_how_much(
     assert len(files_of(tmp_path)) == 1
 
 
-def test_the_texts_of_programs_are_bounded_too(tmp_path: Path) -> None:
+def test_compilations_are_bounded_too(tmp_path: Path) -> None:
     store = Store(tmp_path, 4 * MIB)
-    store.xla_directory.mkdir()
+    store.compilations_directory.mkdir()
     for number in range(4):
-        path = store.xla_directory / f"{number}-cache"
+        path = store.compilations_directory / f"{number}-cache"
         path.write_bytes(bytes(MIB // 2))
         os.utime(path, (number, number))
     assert store.collect() == MIB
-    assert sorted(path.name for path in store.xla_directory.iterdir()) == ["2-cache", "3-cache"]
+    assert sorted(path.name for path in store.compilations_directory.iterdir()) == ["2-cache", "3-cache"]
     store.close()
 
 
