@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from jitclient.core.digests import digest
-from jitclient.core.settings import settings
 from jitclient.errors import SettingsError
 
 PROCESS_SETTINGS = (
@@ -112,6 +111,8 @@ def trim(path: Path, max_bytes: int) -> int:
 
 def cache_root() -> Path:
     """Return the directory that contains the cache directories of all environments."""
+    from jitclient.core.settings import settings  # its import takes longer than that of this module
+
     given = settings().cache_dir or os.environ.get("CACHE_DIRECTORY")  # systemd sets CACHE_DIRECTORY
     if given:
         return Path(given)

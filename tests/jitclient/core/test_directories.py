@@ -15,7 +15,7 @@ from jitclient.errors import SettingsError
 
 @pytest.fixture(autouse=True)
 def _settings_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(directories, "settings", settings_module.Settings.from_environment)
+    monkeypatch.setattr(settings_module, "settings", settings_module.Settings.from_environment)
 
 
 def test_the_folder_is_the_one_named_then_systemds_then_the_users(
