@@ -9,7 +9,7 @@
   and has no donation, no callbacks and no settings of its own). A program from before a restart is not known to be;
 - each call has as many arguments as its program, each a handle or the bytes of a small array.
 
-A plain Run has the same effects and the same reply as with `runs.answer`. `runs.py` also
+A plain Run has the same effects and the same reply as with `runs.answer`, which a property test checks. `runs.py` also
 does the single steps of a plain Run that turn out to be special: the call with a missing or failed argument, or with
 results for which the budget may have no room; the failure of a call; and the fetch of an array that is large, or whose
 buffer Python cannot read.

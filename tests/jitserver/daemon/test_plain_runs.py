@@ -1,12 +1,14 @@
 """A Run that is like most is answered as any other would be; one that is not is left alone."""
 
+import collections
 import dataclasses
 import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +19,10 @@ import numpy as np
 import pytest
 from rpyc.core.service import Service
 
-from jitclient.wire.messages import RUN, Attached, Call, Put, Run, Spec
+from jitclient.errors import ProtocolError
+from jitclient.jaxside.avals import abstract
+from jitclient.wire.array_transport import HostArray
+from jitclient.wire.messages import RUN, Attached, Call, Failure, Put, Run, Spec
 from jitclient.wire.named_arrays import Holdings
 from jitclient.wire.reply import Reply
 from jitserver.daemon import plain_runs, runs
@@ -26,8 +31,10 @@ from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.counters import Counters
+from jitserver.programs.devices import device_arrays
 from jitserver.programs.devices.scratch import FROM_CALL, Scratches
 from jitserver.programs.engine import Engine
+from jitserver.programs.failures import Failed
 from jitserver.programs.program import Program
 from jitserver.store.disk import Store
 from jitserver.store.journal import mark
@@ -98,6 +105,10 @@ def engine() -> Engine:
     return Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
 
 
+def described(array: Any) -> Any:
+    return array.dtype, None if array.is_deleted() else device_arrays.to_host(array).tobytes()
+
+
 class Daemon:
     """Answers the Runs of one session, and says all that came of it."""
 
@@ -118,18 +129,25 @@ class Daemon:
         told = plain_runs.answer(self.service, self, self.session, self.order, run)
         return None if told is None else (told[0], [array.tobytes() for array in told[1]])
 
-    def generally(self, run: Run) -> tuple[Reply, list[bytes]]:
+    def generally(self, run: Run, attached: Sequence[bytes] = ()) -> tuple[Reply, list[bytes]]:
         self.number += 1
         run = msgspec.structs.replace(run, number=self.number)
-        channel: Any = SimpleNamespace(attachments_of=lambda block: None, lent=None, call_client=None)
+        left = iter(attached)
+
+        def read(nbytes: int) -> HostArray:
+            return np.frombuffer(next(left), np.uint8)
+
+        channel: Any = SimpleNamespace(attachments_of=lambda block: read, skip=read, lent=None, call_client=None)
         assert self.order.begin(self, run.number)
-        reply, attachments = runs.answer(self.service, self.session, run, channel)
-        self.order.end(self)
+        try:
+            reply, attachments = runs.answer(self.service, self.session, run, channel)
+        finally:
+            self.order.end(self)
         return reply, [array.tobytes() for array in attachments]
 
     def state(self) -> Any:
         held = {
-            handle: str(value) if isinstance(value, Exception) else np.asarray(value).tolist()
+            handle: value.failure if isinstance(value, Failed) else described(value)
             for handle, value in self.session.arrays.items()
         }
         uses = [entry.program.calls for entry in self.session.leased()]
@@ -496,3 +514,140 @@ def test_arguments_in_place_and_arrays_of_the_daemon(engine: Engine) -> None:
         Run([Call(0, [9, ONES], 100), Call(0, [ONES, 9], 101), Call(0, [9, 8], 102)], fetch=(100, 101, 102))
     )
     assert values_of(told) == [7, -7, 1]
+
+
+# ---- any Runs
+
+NAMED = 1000  # handles of named arrays, one of each form
+VALUES = {
+    F3: np.float32([1, 2, 3]),
+    Spec((), "int32"): np.int32(5),
+    Spec((0, 2), "int32"): np.zeros((0, 2), np.int32),
+    Spec((3,), "bfloat16"): jnp.bfloat16([1, 2, 3]),
+    Spec((2,), "bool"): np.array([True, False]),
+    Spec((3,), "float64"): np.float64([1, 2, 3]),
+    Spec((), "key<fry>"): np.uint32([1, 2]),
+    WIDE: np.arange(30_000, dtype=np.float32),
+}
+FORMS = list(VALUES)
+
+
+def compiled_program(run: Callable[..., Any], specs: Sequence[Spec], results: Sequence[Spec], **facts: Any) -> Program:
+    with jax.enable_x64(True):
+        made = jax.jit(run, donate_argnums=facts.get("donated", ())).lower(*map(abstract, specs)).compile()
+    return program(made, specs, results, **facts)
+
+
+def any_programs() -> list[Program]:
+    """One program for each form of its argument, then some that fail, donate, make several results, or are special."""
+    return [
+        *(compiled_program(lambda x: [x], [form], [form]) for form in FORMS),
+        program(fails, [F3], [F3, F3]),
+        compiled_program(lambda x, y: [x + y, x[:2] > y[:2]], [F3, F3], [F3, Spec((2,), "bool")]),
+        compiled_program(lambda x, y: [x + y, y], [F3, F3], [F3, F3], donated=(0,)),
+        compiled_program(lambda x: [x / x], [F3], [F3], settings=(("jax_debug_nans", True),)),
+        compiled_program(lambda x: [x * 2], [F3], [F3], may_raise=True),
+        compiled_program(lambda x: [jnp.broadcast_to(x[0], 30_000)], [F3], [WIDE]),
+        compiled_program(lambda: [jnp.int32(7)], [], [Spec((), "int32")]),
+    ]
+
+
+def any_call(random: Random, made: list[Program]) -> tuple[Call, list[bytes]]:
+    """A call, mostly with fitting arguments, and the bytes that are attached to it."""
+    number = random.randrange(len(made))
+    forms = list(made[number].specs)
+    if rarely(random):
+        forms = random.choice([forms[1:], [*forms, F3]])
+    arguments, attached = list[int | bytes | Attached](), list[bytes]()
+    for form in forms:
+        sent = random.choice(FORMS) if rarely(random) else form
+        data = np.asarray(VALUES[sent]).tobytes()
+        if random.random() < 0.5:
+            arguments.append(any_handle(random) if random.random() < 0.3 else NAMED + FORMS.index(sent))
+        elif len(data) < 1000 and not rarely(random):
+            arguments.append(data)
+        else:
+            arguments.append(Attached(len(data)))
+            attached.append(data)
+    return Call(number, arguments, random.randint(1, 6), any_handles(random, 1)), attached
+
+
+def any_run(random: Random, made: list[Program]) -> tuple[Run, list[bytes]]:
+    pairs = [any_call(random, made) for _ in range(random.randint(0, 3))]
+    run = Run(
+        [call for call, _ in pairs],
+        any_handles(random, 1),
+        [Put(F3, ONES, 9)] if rarely(random) else [],
+        any_handles(random, 1) if rarely(random) else (),
+        any_handles(random, 4),
+    )
+    return run, [data for _, attached in pairs for data in attached]
+
+
+def rarely(random: Random) -> bool:
+    return random.random() < 0.05
+
+
+def any_handle(random: Random) -> int:
+    return random.choice([*range(1, 7), NAMED + random.randrange(len(FORMS)), 99])
+
+
+def any_handles(random: Random, most: int) -> tuple[int, ...]:
+    return tuple(any_handle(random) for _ in range(random.randint(0, most)))
+
+
+def outcome(answer: Callable[[], Any]) -> Any:
+    try:
+        return answer()
+    except ProtocolError as error:  # the connection is closed
+        return str(error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [None, 600_000, 100], ids=["room", "little room", "hardly any"])
+def test_plain_runs_are_answered_as_any_runs(engine: Engine, most: int | None) -> None:
+    import hypothesis.strategies as st  # where it is loaded, each collection reads all of our modules for constants
+    from hypothesis import HealthCheck, Phase, given, settings
+
+    made = any_programs()
+    seen: collections.Counter[str] = collections.Counter()
+
+    def daemon() -> Daemon:
+        ours: list[Daemon] = []
+        budget = ArrayBudget(most, lambda: Holdings(ours[0].session.array_bytes(), most, [], [])) if most else None
+        ours.append(Daemon(engine, budget, [dataclasses.replace(each) for each in made]))
+        arrays = [device_arrays.put(np.asarray(value).tobytes(), form) for form, value in VALUES.items()]
+        for array in arrays:
+            engine.share(array)
+        ours[0].session.keep(NAMED, arrays)
+        return ours[0]
+
+    @settings(
+        deadline=None,
+        derandomize=True,
+        max_examples=60,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate],
+    )
+    @given(st.randoms(use_true_random=True))
+    def check(random: Random) -> None:
+        plain, general = daemon(), daemon()
+        for _ in range(6):
+            run, attached = any_run(random, made)
+            plain.service.refuses_calls = general.service.refuses_calls = rarely(random)
+            found: Any = plain.plainly(run)
+            seen["special" if found is None else "plain"] += 1
+            if found is None:
+                plain.number -= 1
+                found = outcome(lambda: plain.generally(run, attached))  # noqa: B023
+            else:
+                seen["calls"] += len(run.calls)
+                seen["failures"] += len(found[0].failures)
+                seen["values"] += sum(not isinstance(value, Failure) for value in found[0].values)
+            assert found == outcome(lambda: general.generally(run, attached))  # noqa: B023
+            assert plain.state() == general.state()
+            if isinstance(found, str):
+                break
+
+    check()
+    assert min(seen[kind] for kind in ("special", "plain", "calls", "failures", "values")) > 20, seen
