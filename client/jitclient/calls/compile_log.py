@@ -34,7 +34,7 @@ class CompileLog:
     def report(self, session: Session, lookup: Lookup, prepared: Prepared) -> None:
         """Count the program, and print the lines that the settings ask for."""
         program, compiled = labels.of_call(self.wanted.name, self.wanted.specs), sum(prepared.seconds.values())
-        usage.add(Got(program, prepared.level), prepared.saved or compiled)
+        usage.add(Got(program, prepared.level, prepared.why), prepared.saved or compiled)
         took = []
         if self.traced_seconds is not None:
             why = "the function has declared inputs" if self.why is None else _in_one_line(self.why)

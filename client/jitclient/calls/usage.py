@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 
 class Got(NamedTuple):
-    """Program that was got from a level: "memory" or "disk", or "made"."""
+    """Program that was got from a level: "memory" or "disk", or "made", or "remade" because `why`."""
 
     program: str
     level: str
+    why: str = ""
 
 
 class Local(NamedTuple):

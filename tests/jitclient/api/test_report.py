@@ -9,6 +9,7 @@ import pytest
 import jitserver
 from jitclient.api import report
 from jitclient.calls.usage import Got, Local, Usage
+from jitclient.jaxside.compilation_cache import CompilationCache
 
 from .programs import Program
 from .test_run_as_main import jitclient
@@ -35,6 +36,25 @@ def test_each_program_has_a_line_with_its_level_and_its_seconds() -> None:
         "saved     4.5 s of tracing and compiling",
         "local     nothing",
     ]
+
+
+def test_a_program_that_was_made_again_says_why() -> None:
+    usage = Usage()
+    usage.add(Got("f()", "remade", "no room"), 2.0)
+    assert [*report.lines(usage)][:2] == [
+        "programs  f()  made again in 2.0 s (its executable was not kept: no room)",
+        "hits      0 in memory, 0 on the disk; 0 made, 1 made again",
+    ]
+
+
+def test_compilations_of_jax_itself_have_a_line(tmp_path: Path) -> None:
+    cache = CompilationCache(tmp_path)
+    assert [*report.lines(Usage(), cache)] == [*report.lines(Usage())]
+    cache.count_compiled(1.5)
+    cache.put("key", b"executable")
+    cache.get("key")
+    cache.count_found()
+    assert "jax       1 compilations found, 1.5 s saved; 1 made in this process" in report.lines(Usage(), cache)
 
 
 def test_what_was_done_here_is_said_with_the_reason() -> None:
