@@ -18,8 +18,10 @@ import contextlib
 import functools
 import os
 import struct
+import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from jitclient.core.cpu import cpu_features
@@ -55,9 +57,16 @@ class CompilationCache:
         directory: The directory; created when a compilation is stored.
         min_seconds: Minimum seconds of a compilation that is stored.
         max_bytes: Maximum size of the directory, to which it is trimmed now and then.
+        may_find: Returns whether a compilation may be found at the moment.
     """
 
-    def __init__(self, directory: Path, min_seconds: float = 0.0, max_bytes: int = _MAX_BYTES) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        min_seconds: float = 0.0,
+        max_bytes: int = _MAX_BYTES,
+        may_find: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.directory = directory
         self.found = 0
         """Number of compilations that this process has found."""
@@ -67,11 +76,14 @@ class CompilationCache:
         """Seconds that the found compilations took when they were made."""
         self._min_seconds = min_seconds
         self._max_bytes = max_bytes
+        self._may_find = may_find
         self._puts = 0
         self._lock = threading.Lock()
 
     def get(self, key: str) -> bytes | None:
-        """Return the stored bytes of a key; None if the file is missing or damaged."""
+        """Return the stored bytes of a key; None if the file is missing or damaged, or if nothing may be found."""
+        if not self._may_find():
+            return None
         try:
             path = self._path(key)
             data = path.read_bytes()
@@ -154,7 +166,12 @@ def _use_users_cache() -> None:
     if _own is None:
         # Without a directory, each process compiles.
         with contextlib.suppress(OSError, SettingsError):
-            use(CompilationCache(compilations_directory(environment_directory())))
+            use(CompilationCache(compilations_directory(environment_directory()), may_find=_serializes_nothing))
+
+
+def _serializes_nothing() -> bool:
+    """Return whether the program cannot serialize executables: XLA's CPU writes those that it loaded without code."""
+    return "jax.experimental.serialize_executable" not in sys.modules
 
 
 def _digest(path: Path, data: bytes | memoryview) -> bytes:

@@ -101,6 +101,19 @@ def test_a_cache_configured_after_the_first_compilation_is_used(run: Run, short_
     assert 0 < ours < len(list(theirs.glob("*-cache"))), "what came before is ours, and what comes after theirs"
 
 
+SERIALIZES = """
+from jax.experimental import serialize_executable
+compiled = jax.jit(lambda x: jnp.tanh(x) @ x).lower(jnp.ones((8, 8))).compile()
+loaded = serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled))
+assert loaded(jnp.ones((8, 8))).shape == (8, 8)
+"""
+
+
+def test_a_program_that_serializes_executables_compiles_them(run: Run) -> None:
+    (found, compiled), *_ = run(SERIALIZES)
+    assert run(SERIALIZES)[0] == [found, compiled] == [0, compiled]
+
+
 def test_processes_that_start_at_once_share_it(run: Run, short_path: Path) -> None:
     with ThreadPoolExecutor(4) as threads:
         answers = list(threads.map(lambda _: run(), range(4)))
