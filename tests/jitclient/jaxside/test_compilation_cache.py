@@ -102,6 +102,7 @@ def test_a_cache_configured_after_the_first_compilation_is_used(run: Run, short_
 
 
 SERIALIZES = """
+jitclient.uninstall()
 from jax.experimental import serialize_executable
 compiled = jax.jit(lambda x: jnp.tanh(x) @ x).lower(jnp.ones((8, 8))).compile()
 loaded = serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled))
