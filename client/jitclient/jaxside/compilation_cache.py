@@ -166,12 +166,16 @@ def _use_users_cache() -> None:
     if _own is None:
         # Without a directory, each process compiles.
         with contextlib.suppress(OSError, SettingsError):
-            use(CompilationCache(compilations_directory(environment_directory()), may_find=_serializes_nothing))
+            use(CompilationCache(compilations_directory(environment_directory()), may_find=_may_find))
 
 
-def _serializes_nothing() -> bool:
-    """Return whether the program cannot serialize executables: XLA's CPU writes those that it loaded without code."""
-    return "jax.experimental.serialize_executable" not in sys.modules
+def _may_find() -> bool:
+    """Return whether the program would not notice that XLA compiles nothing.
+
+    XLA dumps only what it compiles, and its CPU runtime serializes executables that it has loaded without their code.
+    """
+    serializes = "jax.experimental.serialize_executable" in sys.modules
+    return not serializes and "--xla_dump" not in os.environ.get("XLA_FLAGS", "")
 
 
 def _digest(path: Path, data: bytes | memoryview) -> bytes:

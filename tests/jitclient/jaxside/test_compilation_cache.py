@@ -115,6 +115,14 @@ def test_a_program_that_serializes_executables_compiles_them(run: Run) -> None:
     assert run(SERIALIZES)[0] == [found, compiled] == [0, compiled]
 
 
+def test_a_program_whose_compilations_are_dumped_compiles_them(run: Run, short_path: Path) -> None:
+    def dumped(name: str) -> set[str]:
+        run(XLA_FLAGS=f"--xla_dump_to={short_path}/{name} --xla_dump_hlo_as_text")
+        return {path.name.partition(".")[2] for path in (short_path / name).iterdir()}
+
+    assert dumped("first") == dumped("second") != set()
+
+
 def test_processes_that_start_at_once_share_it(run: Run, short_path: Path) -> None:
     with ThreadPoolExecutor(4) as threads:
         answers = list(threads.map(lambda _: run(), range(4)))
