@@ -23,8 +23,8 @@ from jitserver.programs.keys import CallKey
 from jitserver.programs.program import Program, ReportPhase
 from jitserver.programs.traces import ambient
 from jitserver.programs.traces.lock import Busy
+from jitserver.store.checked_files import Corrupt, unpacked
 from jitserver.store.entry import Entry, KeyComponents, Stored
-from jitserver.store.files import Corrupt, unpacked
 from jitserver.store.journal import Journal, mark
 from jitserver.store.single_flight import SingleFlight
 from jitserver.store.tiers import Tiers

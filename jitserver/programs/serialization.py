@@ -7,7 +7,7 @@ from jitclient.wire.messages import Message, Slot, Spec
 from jitserver.programs import executables
 from jitserver.programs.callbacks import Executables
 from jitserver.programs.program import Program
-from jitserver.store.files import unpacked
+from jitserver.store.checked_files import unpacked
 
 
 class Facts(Message):

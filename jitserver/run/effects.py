@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jitclient.jaxside import internals
-from jitserver.run import fingerprint
+from jitserver.run import process_facts
 from jitserver.run.import_audit import ImportAudit
 
 THREADS_THAT_FORK = ("numpy", "scipy")
@@ -76,7 +76,7 @@ def _state() -> dict[str, Any]:
         "native threads": len(os.listdir("/proc/self/task")),
         "the printed output": os.fstat(1).st_size,
         "the standard streams": [
-            (stream, stream.line_buffering, fingerprint.stream_settings(stream))
+            (stream, stream.line_buffering, process_facts.stream_settings(stream))
             for stream in (sys.stdin, sys.stdout, sys.stderr)
         ],
         "signal handlers": [signal.getsignal(number) for number in signal.valid_signals()],

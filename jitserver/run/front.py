@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from jitclient.core.notices import print_notice
 from jitclient.errors import DaemonError, SettingsError
-from jitserver.run import fd_passing, fingerprint, helper_address
+from jitserver.run import fd_passing, helper_address, process_facts
 from jitserver.run.relay import Relay
 from jitserver.run.request import GO, Command, Request, python_options
 
@@ -69,7 +69,7 @@ def _run_in_helper(command: Command) -> str:
 
 
 def _request_run(command: Command, relay: Relay) -> str:
-    address = helper_address.of_key(fingerprint.key(fingerprint.facts()))
+    address = helper_address.of_key(process_facts.key(process_facts.facts()))
     request = Request.of_this_process(command, relay.has_terminal)
     if not {0, 1, 2} <= set(request.fds):
         return "standard input, output or error is closed"

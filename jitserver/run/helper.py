@@ -23,9 +23,9 @@ from jitserver.run import (
     child,
     fast_exit,
     fd_passing,
-    fingerprint,
     helper_address,
     history,
+    process_facts,
     program,
     scan,
     supervisor,
@@ -72,7 +72,7 @@ class Helper:
         self._key = address.path.stem.removeprefix("run-")
         self._case = ""
         self._cwd = os.getcwd()
-        self._environment = fingerprint.variables()
+        self._environment = process_facts.variables()
         if has_seed:
             # The user has not set this variable, so runs and their child processes must not see it. Only the order of
             # sets in the runs follows from it.
@@ -93,7 +93,7 @@ class Helper:
         if not try_lock(self._lock):
             # Another helper serves at this address.
             return None
-        if fingerprint.key(fingerprint.facts(directories=sys.path)) != self._key:
+        if process_facts.key(process_facts.facts(directories=sys.path)) != self._key:
             # For instance, the program that started this helper has changed a resource limit.
             return None
         os.ftruncate(self._lock.fileno(), 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jitclient.core.directories import runtime_directory
 from jitclient.wire.address import Address, peer
-from jitserver.run import fingerprint
+from jitserver.run import process_facts
 
 _PROGRAM = (
     "import sys; sys.flags.safe_path or sys.path.pop(0); from jitserver.run.helper import main; main(*sys.argv[1:])"
@@ -55,7 +55,7 @@ def kill(sock: socket.socket) -> None:
 
 def start_at_exit(address: Address, options: Sequence[str]) -> None:
     """Start a helper when this process exits, so that the start takes no time from the running program."""
-    environment, cwd, pid = fingerprint.variables(), os.getcwd(), os.getpid()
+    environment, cwd, pid = process_facts.variables(), os.getcwd(), os.getpid()
 
     def start() -> None:
         if os.getpid() == pid:

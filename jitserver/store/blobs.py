@@ -8,8 +8,8 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 
 from jitclient.core.digests import digest
-from jitserver.store import files
-from jitserver.store.files import Corrupt
+from jitserver.store import checked_files
+from jitserver.store.checked_files import Corrupt
 
 log = logging.getLogger(__name__)
 
@@ -43,14 +43,14 @@ class Blobs:
             # A fresh modification time keeps the `sweep` of other daemons from deleting the file as a leftover.
             os.utime(path)
         except FileNotFoundError:
-            files.write(path, [data])
+            checked_files.write(path, [data])
         return name
 
     def get(self, name: str) -> memoryview | None:
         """Return the bytes of a digest; None if they are missing or damaged."""
         path = self._path(name)
         try:
-            return files.read(path)
+            return checked_files.read(path)
         except FileNotFoundError:
             return None
         except Corrupt as error:

@@ -17,8 +17,8 @@ import msgspec
 
 from jitclient.core.digests import digest
 from jitclient.wire.messages import EntryInfo
+from jitserver.store.checked_files import Corrupt, unpacked
 from jitserver.store.entry import KeyComponents, Stored
-from jitserver.store.files import Corrupt, unpacked
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from jitclient.core.directories import compilations_directory, trim
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.blobs import Blobs
 from jitserver.store.catalog import CATALOG, Catalog, Use, is_damage
+from jitserver.store.checked_files import Corrupt
 from jitserver.store.entry import Stored, eviction_score
-from jitserver.store.files import Corrupt
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import TypeVar
 from jitclient.core import directories
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.catalog import CATALOG, Catalog
+from jitserver.store.checked_files import Corrupt
 from jitserver.store.entry import Stored
-from jitserver.store.files import Corrupt
 
 Found = TypeVar("Found")
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import msgspec
 
 from jitclient.core import file_lock
-from jitserver.store import files
-from jitserver.store.files import Corrupt
+from jitserver.store import checked_files
+from jitserver.store.checked_files import Corrupt
 
 log = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ class Strikes:
             return
         self._seen = seen
         try:
-            self._suspects = msgspec.json.decode(files.read(path), type=dict[str, Suspect]) if seen else {}
+            self._suspects = msgspec.json.decode(checked_files.read(path), type=dict[str, Suspect]) if seen else {}
         except (OSError, Corrupt, msgspec.MsgspecError) as error:
             log.warning("strikes: the records of earlier crashes cannot be read (%s). They are discarded.", error)
             self._suspects = {}
@@ -198,7 +198,7 @@ class Strikes:
         if self._directory is None:
             return False
         try:
-            files.write(self._directory / _FILE, [msgspec.json.encode(self._suspects)])
+            checked_files.write(self._directory / _FILE, [msgspec.json.encode(self._suspects)])
             self._seen = _version(self._directory / _FILE)
         except OSError as error:
             if not self._warned:

@@ -179,9 +179,9 @@ def flip(path: Path) -> None:
 
 
 def foreign(path: Path) -> None:
-    from jitserver.store import files
+    from jitserver.store import checked_files
 
-    files.write(path, [b"whole, and no executable"])
+    checked_files.write(path, [b"whole, and no executable"])
 
 
 @pytest.mark.parametrize("damage", [flip, foreign, Path.unlink], ids=lambda damage: damage.__name__)

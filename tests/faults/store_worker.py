@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jitclient.wire.messages import EntryInfo
-from jitserver.store import files
+from jitserver.store import checked_files
 from jitserver.store.catalog import Catalog
 from jitserver.store.disk import Store
 from jitserver.store.entry import KeyComponents, Stored
@@ -61,9 +61,9 @@ class HalfWrites:
         self._write(path, halves())
 
 
-around(files, "sync")
-around(files, "rename")
-files.write = HalfWrites(files.write)  # type: ignore[assignment]
+around(checked_files, "sync")
+around(checked_files, "rename")
+checked_files.write = HalfWrites(checked_files.write)  # type: ignore[assignment]
 around(Catalog, "commit")
 
 

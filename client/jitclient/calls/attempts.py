@@ -1,4 +1,4 @@
-"""Retries of a call after its daemon failed or had no memory for it."""
+"""How often a call may be repeated after its daemon failed or had no memory for it; `session.retry` repeats it."""
 
 from collections.abc import Callable
 from typing import NoReturn, TypeVar

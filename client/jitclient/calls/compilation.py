@@ -41,7 +41,7 @@ from jitclient.errors import (
 )
 from jitclient.jaxside import after_fork, tree
 from jitclient.jaxside.context import check_carried, on_mesh
-from jitclient.jaxside.evidence import difference as differs
+from jitclient.jaxside.evidence import difference_of_evidence
 from jitclient.jaxside.static_leaves import StaticLeaf
 from jitclient.session import programs
 from jitclient.session.failures import TraceFailed
@@ -266,7 +266,7 @@ class _Making:
         after = self._unchanged(identity)
         structure, functions = self._remade(identity, prepared)
         ref = identity.captured.index_of
-        difference, order_free = differs(own.evidence(ref), prepared.evidence), b""
+        difference, order_free = difference_of_evidence(own.evidence(ref), prepared.evidence), b""
         if difference and (mine := own.order_free(ref)):
             # Empty if another client has settled the program in the meantime.
             there = self._order_free_there(identity)

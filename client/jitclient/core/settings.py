@@ -1,4 +1,7 @@
-"""Settings of the process: one frozen object made from the JITSERVER_* environment variables."""
+"""Settings of a client: one frozen object made from JITSERVER_* environment variables.
+
+The variables of the commands' options are click's: see `jitserver/cli/__init__.py`.
+"""
 
 import dataclasses
 import functools

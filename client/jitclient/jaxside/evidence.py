@@ -62,7 +62,7 @@ def order_free(traced: Any, ref: values.Ref) -> bytes:
     return order_free_digest(traced.jaxpr, describe, sums_in_any_order=True) or b""
 
 
-def difference(here: Evidence, there: Evidence) -> str:
+def difference_of_evidence(here: Evidence, there: Evidence) -> str:
     """Return a description of the first difference between two traces' evidence; empty if they agree."""
     if here.digest == there.digest:
         return ""

@@ -71,7 +71,7 @@ def inline_limit(count: int) -> int:
 
 
 def pack(array: HostArray, attachments: list[HostArray], max_inline: int = INLINE_BYTES) -> bytes | Attached:
-    """Encode an array for a message. Append an array of more than `most` bytes to `attachments`."""
+    """Encode an array for a message. Append an array of more than `max_inline` bytes to `attachments`."""
     if array.nbytes <= max_inline:
         return array.tobytes()
     attachments.append(array)

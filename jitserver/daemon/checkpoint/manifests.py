@@ -18,8 +18,8 @@ from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.messages import Failure, Spec
 from jitserver.daemon.arrays.named_arrays import TreeState
 from jitserver.daemon.sessions.session import State
-from jitserver.store import files
-from jitserver.store.files import Corrupt, unpacked
+from jitserver.store import checked_files
+from jitserver.store.checked_files import Corrupt, unpacked
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Manifests:
         """
         path = self._path(manifest)
         with self.lock:
-            files.write(path, [msgspec.msgpack.encode(manifest)])
+            checked_files.write(path, [msgspec.msgpack.encode(manifest)])
             self._found[path] = manifest
 
     def note_lost(self, manifest: Manifest) -> None:
@@ -143,7 +143,7 @@ class Manifests:
                 raise Corrupt("the manifest belongs to another user")
             if not path.stat().st_size:
                 raise Corrupt("the disk was full when it was written")
-            self._found[path] = unpacked(files.read(path), Manifest)
+            self._found[path] = unpacked(checked_files.read(path), Manifest)
         except (Corrupt, OSError) as error:
             log.warning("checkpoint: cannot restore the manifest %s (%s)", path, error)
             why = f"the daemon restarted, and its checkpoint is damaged: {error}"

@@ -12,7 +12,7 @@ from typing import Any
 from jitclient.wire.array_transport import allocate, nbytes_of
 from jitserver.daemon.checkpoint.manifests import StoredArray
 from jitserver.programs.devices import device_arrays
-from jitserver.store.files import Corrupt
+from jitserver.store.checked_files import Corrupt
 
 _CHUNK_BYTES = 16 << 20
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jitserver.store.catalog import Catalog, Use
-from jitserver.store.files import Corrupt
+from jitserver.store.checked_files import Corrupt
 
 
 @pytest.fixture

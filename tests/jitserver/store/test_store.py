@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from jitserver.store import checked_files
 from jitserver.store import disk as store_module
-from jitserver.store import files
 from jitserver.store.catalog import CATALOG, Catalog, Use
 from jitserver.store.disk import Store
 
@@ -150,7 +150,7 @@ def test_collecting_frees_what_no_row_names_and_tells_how_much(
 ) -> None:
     store.put(stored("a"), b"executable", b"")
     orphan = tmp_path / "blobs" / "ab" / ("ab" * 16)
-    files.write(orphan, [b"x" * 1000])
+    checked_files.write(orphan, [b"x" * 1000])
     for path in (orphan, *files_of(tmp_path)):
         os.utime(path, (0, 0))
     now = time.time()
@@ -181,8 +181,8 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.full = False
-        sync = files.sync
-        monkeypatch.setattr(files, "sync", lambda handle: self.check() or sync(handle))
+        sync = checked_files.sync
+        monkeypatch.setattr(checked_files, "sync", lambda handle: self.check() or sync(handle))
 
     def check(self) -> None:
         if self.full:

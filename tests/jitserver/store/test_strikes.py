@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jitserver.store import files
+from jitserver.store import checked_files
 from jitserver.store import strikes as strikes_module
 from jitserver.store.strikes import DRY_RUN, Strikes, Work
 
@@ -96,7 +96,7 @@ def test_an_unreadable_file_is_discarded_with_one_warning(
     if content is None:
         os.truncate(tmp_path / "strikes", 20)
     else:
-        files.write(tmp_path / "strikes", [content])
+        checked_files.write(tmp_path / "strikes", [content])
     strikes = Strikes(tmp_path)
     assert [of(strikes, A), of(strikes, A)] == [[], []]
     assert len(caplog.records) == 1

@@ -15,7 +15,7 @@ from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import EntryOf, Session
 from jitserver.programs.devices import device_arrays
-from jitserver.store import files
+from jitserver.store import checked_files
 
 SAVED = ("arrays", "manifests")
 
@@ -98,7 +98,7 @@ def daemon(root: Path) -> Daemon:
 def full_after(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Simulates a disk with room for so many bytes."""
     write_array: Any = ArrayStore.write
-    write_file: Any = files.write
+    write_file: Any = checked_files.write
 
     def check(most: int) -> None:
         if sum(path.stat().st_size for folder in SAVED for path in (root / folder).iterdir()) > most:
@@ -123,6 +123,6 @@ def full_after(root: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], N
                 raise
 
         monkeypatch.setattr(ArrayStore, "write", write)
-        monkeypatch.setattr(files, "write", write_manifest)
+        monkeypatch.setattr(checked_files, "write", write_manifest)
 
     return fill

@@ -22,7 +22,7 @@ from jitclient.wire.array_transport import dtype_named, raw_bytes
 from jitserver.daemon.checkpoint.manifests import StoredArray
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.programs.devices import device_arrays
-from jitserver.store.files import Corrupt
+from jitserver.store.checked_files import Corrupt
 
 DTYPES = [
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from jitserver.run import fingerprint
+from jitserver.run import process_facts
 
 from ...prepared import prepared
 
@@ -14,7 +14,7 @@ ENVIRONMENT = {"HOME": "/home/alice", "PATH": "/bin", "OMP_NUM_THREADS": "4"}
 
 
 def key(environment: dict[str, str] = ENVIRONMENT, folders: tuple[str, ...] = ("/lib",)) -> str:
-    return fingerprint.key(fingerprint.facts(environment, folders))
+    return process_facts.key(process_facts.facts(environment, folders))
 
 
 def test_the_same_process_has_one_key() -> None:
@@ -49,7 +49,7 @@ def test_folders_of_modules_matter() -> None:
 
 
 def of_a_process(*options: str, prepare: str = "pass") -> str:
-    program = "from jitserver.run import fingerprint; print(fingerprint.key(fingerprint.facts(directories=[])))"
+    program = "from jitserver.run import process_facts; print(process_facts.key(process_facts.facts(directories=[])))"
     unset = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
     env = {name: value for name, value in os.environ.items() if name not in unset}
     command = prepared(prepare, sys.executable, *options, "-c", program)
