@@ -10,7 +10,7 @@ from typing import Any
 
 from jitclient.calls import decorator
 from jitclient.capture.user_code.installed import is_user_module
-from jitclient.jaxside import compilation_cache, interop
+from jitclient.jaxside import interop
 
 _COUNTERPARTS: tuple[tuple[str, str, Callable[[], Any]], ...] = (
     ("jax", "jit", lambda: decorator.jit),
@@ -66,7 +66,6 @@ def install(packages: Iterable[str] = ()) -> Installed:
         raise TypeError(f"packages must be an iterable of names, not one name. Pass [{packages!r}]")
     installed = Installed(frozenset(packages))
     _in_force.append(installed)
-    compilation_cache.keep_compilations()
     if len(_in_force) == 1:
         for module, name, ours in _COUNTERPARTS:
             interop.when_loaded(functools.partial(_replace, module, name, ours), module, name)

@@ -1,8 +1,8 @@
 """Compilations of this process's own jax, found again by later processes.
 
 JAX compiles operations outside of served functions, such as a model's `init` and the jitted functions of packages, in
-each process. The jax of a client, of a run and of the daemon keeps these executables in the cache's directory, under
-JAX's own keys. JAX's configuration is unchanged: a cache that the user configures takes precedence at any time.
+each process. The jax of a run and of the daemon keeps these executables in the cache's directory, under JAX's own keys.
+JAX's configuration is unchanged: a cache that the user configures takes precedence at any time.
 
 A file has the following layout. It is written under another name first, so that no reader sees a part of it, and a
 damaged file counts as missing:
@@ -15,7 +15,6 @@ The digest covers the key and all that follows the digest, so that a file under 
 """
 
 import contextlib
-import functools
 import os
 import struct
 import sys
@@ -27,7 +26,6 @@ from pathlib import Path
 from jitclient.core.cpu import cpu_features
 from jitclient.core.digests import digest
 from jitclient.core.directories import compilations_directory, environment_directory, trim
-from jitclient.core.settings import settings
 from jitclient.errors import SettingsError
 from jitclient.jaxside import internals, interop
 
@@ -149,17 +147,9 @@ def use(cache: CompilationCache) -> None:
         _own = cache
 
 
-@functools.cache
 def keep_compilations() -> None:
-    """Make this process's jax use the user's cache, immediately or when the program imports jax.
-
-    JITSERVER_CLIENT_CACHE=0 prevents it.
-
-    Raises:
-        SettingsError: JITSERVER_CLIENT_CACHE has an invalid value.
-    """
-    if settings().client_cache:
-        interop.when_loaded(_use_users_cache)
+    """Make this process's jax use the user's cache, immediately or when the program imports jax."""
+    interop.when_loaded(_use_users_cache)
 
 
 def _use_users_cache() -> None:

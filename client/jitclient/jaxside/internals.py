@@ -156,6 +156,9 @@ class Compilations(Protocol):
 def use_compilation_cache(cache: Compilations) -> bool:
     """Make jax find and keep compilations in `cache` whenever the user has configured no cache of jax's.
 
+    Compilations that depend on more than jax's key are neither found nor kept: while a function of this process decides
+    how XLA partitions a program, if the program replaces jax's compiler, and if several hosts compile together.
+
     jax warns if it cannot read or store a compilation, and stores none that took under a second. With `cache`, it
     stores those that `cache` wants, and compiles without a warning. jax's configuration does not change.
 
@@ -167,6 +170,8 @@ def use_compilation_cache(cache: Compilations) -> bool:
     compiler: Any = sys.modules.get("jax._src.compiler")
     caches: Any = sys.modules.get("jax._src.compilation_cache")
     config, distributed = _get("config.compilation_cache_dir"), _get("distributed.global_state")
+    # For each function that partitions a program, until the program is compiled. Its key is the function's id.
+    partitioning = _get("custom_partitioning._sharding_callbacks")
     parts = (
         (compiler, "_cache_read", ["module_name", "cache_key", "compile_options", "backend", "executable_devices"]),
         (
@@ -186,12 +191,18 @@ def use_compilation_cache(cache: Compilations) -> bool:
         )
     except (AttributeError, TypeError, ValueError):
         are_known = False
-    if not are_known or not hasattr(config, "value") or not hasattr(distributed, "process_id"):
+    compile_with_xla = getattr(compiler, "backend_compile_and_load", None)
+    others = hasattr(config, "value"), hasattr(distributed, "client"), hasattr(caches, "_cache_initialized")
+    if not are_known or not all(others) or partitioning is None or compile_with_xla is None:
         return False
     read, write, get_cache, get_executable, put_executable = functions
 
     def is_configured() -> bool:
-        return bool(config.value)
+        return bool(config.value) or caches._cache is not None or caches._cache_initialized
+
+    def is_complete() -> bool:
+        is_unpatched = compiler.backend_compile_and_load is compile_with_xla
+        return is_unpatched and not partitioning and distributed.client is None
 
     def get_own_cache(backend: Any) -> Any:
         return get_cache(backend) if is_configured() else cache
@@ -201,6 +212,8 @@ def use_compilation_cache(cache: Compilations) -> bool:
     ) -> tuple[Any, Any]:
         if is_configured():
             return read(module_name, cache_key, compile_options, backend, executable_devices)  # type: ignore[no-any-return]
+        if not is_complete():
+            return None, None
         # XLA refuses executables of other versions and machines with any exception.
         with contextlib.suppress(Exception):
             executable, seconds = get_executable(cache_key, compile_options, backend, executable_devices)
@@ -214,8 +227,8 @@ def use_compilation_cache(cache: Compilations) -> bool:
     ) -> None:
         if is_configured():
             write(cache_key, compile_time_secs, module_name, backend, executable, host_callbacks)
-        # As in jax, executables with host callbacks belong to this process, and one process of a cluster stores.
-        elif cache.count_compiled(compile_time_secs) and not host_callbacks and distributed.process_id == 0:
+        # As in jax, executables with host callbacks belong to this process.
+        elif cache.count_compiled(compile_time_secs) and not host_callbacks and is_complete():
             with contextlib.suppress(Exception):  # XLA cannot serialize the executable
                 put_executable(cache_key, module_name, executable, backend, int(compile_time_secs))
 

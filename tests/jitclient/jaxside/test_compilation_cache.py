@@ -1,4 +1,4 @@
-"""Compilations of a client's own jax are found by the next process, and no damage to the cache reaches a program."""
+"""Compilations of a process's own jax are found by the next one, and no damage to the cache reaches a program."""
 
 import inspect
 import os
@@ -20,10 +20,9 @@ PROGRAM = """
     warnings.simplefilter("error")
     import jax
     import jax.numpy as jnp
-    import jitclient
     from jitclient.jaxside import compilation_cache
 
-    jitclient.install()
+    compilation_cache.keep_compilations()
     exec(sys.argv[1] if len(sys.argv) > 1 else "")
     values = [jnp.sort(jnp.sin(jnp.arange(40.0)))[3], jnp.linalg.norm(jnp.ones((3, 3)))]
     cache = compilation_cache.own()
@@ -81,8 +80,7 @@ def test_a_directory_that_cannot_be_used_costs_nothing_but_time(run: Run, short_
     assert run(JITSERVER_CACHE_DIR=str(short_path / "file")) == [None, values, None]
 
 
-def test_a_user_who_says_no_or_has_a_cache_keeps_it(run: Run, short_path: Path) -> None:
-    assert run(JITSERVER_CLIENT_CACHE="0")[0] is None
+def test_a_user_who_has_a_cache_keeps_it(run: Run, short_path: Path) -> None:
     theirs = short_path / "theirs"
     environment = {"JAX_COMPILATION_CACHE_DIR": str(theirs), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
     assert run(**environment)[0] == [0, 0]
@@ -102,7 +100,6 @@ def test_a_cache_configured_after_the_first_compilation_is_used(run: Run, short_
 
 
 SERIALIZES = """
-jitclient.uninstall()
 from jax.experimental import serialize_executable
 compiled = jax.jit(lambda x: jnp.tanh(x) @ x).lower(jnp.ones((8, 8))).compile()
 loaded = serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled))
@@ -113,6 +110,43 @@ assert loaded(jnp.ones((8, 8))).shape == (8, 8)
 def test_a_program_that_serializes_executables_compiles_them(run: Run) -> None:
     (found, compiled), *_ = run(SERIALIZES)
     assert run(SERIALIZES)[0] == [found, compiled] == [0, compiled]
+
+
+PARTITIONS = """
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+factor = float(sys.argv[2])
+scaled = custom_partitioning(lambda x: x)
+scaled.def_partition(
+    infer_sharding_from_operands=lambda mesh, arguments, result: arguments[0].sharding,
+    partition=lambda mesh, arguments, result: (
+        mesh, lambda x: x * factor, arguments[0].sharding, (arguments[0].sharding,)
+    ),
+    sharding_rule="i -> i",
+)
+x = jax.device_put(jnp.ones(8), NamedSharding(Mesh(jax.devices(), ("d",)), PartitionSpec("d")))
+found = float(jax.jit(scaled)(x)[0])
+assert found == factor, found
+"""
+
+
+def test_functions_that_partition_programs_count(run: Run) -> None:
+    # With the second, jax's key does not even have the function's id.
+    env = {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_REMOVE_CUSTOM_PARTITIONING_PTR_FROM_CACHE_KEY": "1",
+    }
+    run(PARTITIONS, "3", **env)
+    run(PARTITIONS, "5", **env)
+
+
+def test_a_program_that_replaces_the_compiler_keeps_to_itself(run: Run, short_path: Path) -> None:
+    patch = "from jax._src import compiler; old = compiler.backend_compile_and_load;"
+    (found, compiled), *_ = run(f"{patch} compiler.backend_compile_and_load = lambda *a, **k: old(*a, **k)")
+    assert found == 0
+    assert compiled > 0
+    assert _files(short_path) == []
 
 
 def test_a_program_whose_compilations_are_dumped_compiles_them(run: Run, short_path: Path) -> None:
