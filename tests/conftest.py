@@ -49,7 +49,11 @@ def _set_environment() -> None:
         JITSERVER_AUTOSTART="0",
         PYTHONDONTWRITEBYTECODE="1",  # what a test edits within a second is new, and cached bytecode does not see that
     )
-    if entry_points(group="jax_plugins"):  # otherwise jax finds nothing else, and most users do not tell it
+    if "JITSERVER_TEST_PLATFORM" in os.environ:  # daemons compute there; many processes share its memory
+        os.environ.update(
+            JAX_PLATFORMS=f"{os.environ['JITSERVER_TEST_PLATFORM']},cpu", XLA_PYTHON_CLIENT_PREALLOCATE="false"
+        )
+    elif entry_points(group="jax_plugins"):  # otherwise jax finds nothing else, and most users do not tell it
         os.environ["JAX_PLATFORMS"] = "cpu"
     if "JITSERVER_TEST_VERIFY" in os.environ:  # every program that is made is compared with one of the client's own
         os.environ["JITSERVER_VERIFY"] = "always"

@@ -78,6 +78,13 @@ def is_ready(array: jax.Array) -> bool:
 
 def decoder(spec: Spec) -> Decoder:
     """Return a function that makes the argument of a program from received bytes."""
+    if spec.sharding is not None and spec.sharding.memory is not None:
+        # JAX's fast path for numpy arrays places them in the device's default memory, whatever the program expects.
+        return functools.partial(put, spec=spec)
+    return _unplaced(spec)
+
+
+def _unplaced(spec: Spec) -> Decoder:
     if spec.dtype in WIDE:
         return functools.partial(_wide, spec=spec)
     return functools.partial(_keys if is_key(spec) else _host, spec=spec)
@@ -102,7 +109,7 @@ def put(data: bytes | HostArray, spec: Spec, default: Sharding | None = None) ->
         [device] = shardings.to_jax(default).device_set
         with jax.default_device(device):
             return put(data, spec)
-    array: jax.Array = jax.device_put(decoder(spec)(data), spec.sharding and shardings.to_jax(spec.sharding))
+    array: jax.Array = jax.device_put(_unplaced(spec)(data), spec.sharding and shardings.to_jax(spec.sharding))
     return array
 
 
@@ -133,14 +140,12 @@ def _buffers(array: jax.Array) -> set[int]:
 
 
 def to_host(array: jax.Array) -> HostArray:
-    """Return the value of an array after it is computed."""
-    return np.asarray(plain(array))
+    """Return the value of an array after it is computed. The array keeps no copy of it in host memory."""
+    return np.asarray(_without_host_copy(plain(array)))
 
 
 def to_bytes(array: jax.Array, deadline: float) -> memoryview:
     """Return the bytes of an array after it is computed; give up at `deadline` (by `time.monotonic`).
-
-    For an array on an accelerator this makes a copy in host memory, which JAX keeps as long as the array lives.
 
     Raises:
         TimeoutError: the array was not computed in time.
@@ -153,7 +158,27 @@ def to_bytes(array: jax.Array, deadline: float) -> memoryview:
     while not data.is_ready():
         if not polling.pause():
             raise TimeoutError("no time left")
-    return raw_bytes(np.asarray(data))
+    return raw_bytes(np.asarray(_without_host_copy(data)))
+
+
+def _without_host_copy(array: jax.Array) -> jax.Array:
+    """Return an array of the same buffers, to which JAX attaches the copy in host memory that it makes for a read.
+
+    JAX keeps such a copy as long as the array lives that was read. It makes none where the host shares the memory.
+    """
+    is_whole = array.sharding.num_devices == 1
+    if array.is_deleted() or (is_whole and next(iter(array.sharding.device_set)).platform == "cpu"):
+        return array
+    release_host_buffers()  # the copies of earlier reads
+    again = jax.make_array_from_single_device_arrays
+    pieces = [again(piece.shape, piece.sharding, [piece]) for piece in _pieces(array)]
+    return pieces[0] if is_whole else again(array.shape, array.sharding, pieces)
+
+
+def _pieces(array: jax.Array) -> list[jax.Array]:
+    if array.sharding.num_devices == 1:
+        return [array]
+    return [shard.data for shard in array.addressable_shards]
 
 
 # ---- donation

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from jitclient.jaxside import shardings
 from jitclient.wire.array_transport import allocate, dtype_named
 from jitclient.wire.messages import Spec
 from jitserver.programs.devices import device_arrays
@@ -61,3 +62,37 @@ def test_an_array_that_uses_host_memory_keeps_it() -> None:
 def _is_within(array: Any, base: Any) -> bool:
     start = base.ctypes.data
     return bool(start <= array.unsafe_buffer_pointer() < start + base.nbytes)
+
+
+def test_reading_an_array_leaves_no_copy_in_host_memory(run_script: Any) -> None:
+    program = """
+        import gc, json, weakref
+        import jax, numpy as np
+        from jax.sharding import NamedSharding, PartitionSpec
+        from jitserver.programs.devices import device_arrays
+
+        def leaves_a_copy(read):
+            array = jax.device_put(np.arange(8.0), NamedSharding(jax.make_mesh((2,), ("d",)), PartitionSpec("d")))
+            value = read(array)
+            assert value.tolist() == list(range(8))
+            copy = weakref.ref(value if value.base is None else value.base)
+            del value
+            gc.collect()
+            return copy() is not None
+
+        reads = [np.asarray, device_arrays.to_host, lambda array: np.asarray(device_arrays.to_bytes(array, 1e9)).view("f4")]
+        print(json.dumps([leaves_a_copy(read) for read in reads]))
+    """
+    two = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    assert run_script(program, env=two) == [True, False, False]
+
+
+def test_an_argument_in_another_memory_is_made_there() -> None:
+    device = jax.devices()[0]
+    kinds = {memory.kind for memory in device.addressable_memories()} - {device.default_memory().kind}
+    for kind in sorted(kinds):
+        there = jax.sharding.SingleDeviceSharding(device, memory_kind=kind)
+        spec = Spec((2,), "float32", sharding=shardings.of(there))
+        made = device_arrays.decoder(spec)(np.ones(2, np.float32).tobytes())
+        assert isinstance(made, jax.Array) and made.sharding == there
+    assert kinds
