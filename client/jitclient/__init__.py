@@ -27,6 +27,7 @@ from jitclient.errors import RemoteError as RemoteError
 from jitclient.errors import SessionBusy as SessionBusy
 from jitclient.errors import SettingsError as SettingsError
 from jitclient.errors import loading
+from jitclient.jaxside import client_device
 from jitclient.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -83,6 +84,10 @@ if not TYPE_CHECKING:
             value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
+
+
+# Before the program's first use of jax, which would allocate the accelerator's memory.
+client_device.pin()
 
 
 def __dir__() -> list[str]:

@@ -90,6 +90,7 @@ def serve(address: str | None, **options: Any) -> None:
     """
     from jitserver.daemon.process_setup import (
         install_read_detection,
+        may_have_accelerator,
         prepare_process,
         raise_open_file_limit,
         shorten_switch_interval,
@@ -105,7 +106,8 @@ def serve(address: str | None, **options: Any) -> None:
     prepare_process()
     shorten_switch_interval()
     raise_open_file_limit()
-    keep_freed()
+    if not may_have_accelerator():
+        keep_freed()
     install_read_detection()
     from jitserver.daemon.daemon import Daemon  # imports jax
     from jitserver.daemon.options import Options

@@ -4,7 +4,8 @@ import contextlib
 import os
 import resource
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
+from importlib.metadata import entry_points
 
 from jitclient.core.directories import DAEMON_DEFAULTS, PROCESS_SETTINGS
 from jitserver.programs.traces import ambient_reads
@@ -32,6 +33,11 @@ def shorten_switch_interval() -> None:
     With Python's default of 5 ms, each step of a call waits for that time while another client's function is traced.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
+
+
+def may_have_accelerator(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether JAX may find an accelerator: one of its plugins is installed, and JAX_PLATFORMS does not exclude it."""
+    return bool(entry_points(group="jax_plugins")) and environment.get("JAX_PLATFORMS") != "cpu"
 
 
 def raise_open_file_limit() -> None:

@@ -29,6 +29,7 @@ from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs import context
 from jitserver.programs.counters import Counters
+from jitserver.programs.devices.backend import backend
 from jitserver.programs.engine import Engine
 from jitserver.programs.failures import TraceFailed, failure_of
 from jitserver.programs.inspection import inspected
@@ -121,7 +122,7 @@ class JitService(Service):  # type: ignore[misc]
             version=__version__,
             python=platform.python_version(),
             packages=context.jax_versions(),
-            platform=context.export_platform(),
+            platform=backend().export_platform,
             pid=os.getpid(),
             token=connection.session.token,
             resumed=resumed is not None,

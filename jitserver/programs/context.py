@@ -14,11 +14,12 @@ from jitclient.capture.steps.format import FORMAT
 from jitclient.capture.steps.sharing import class_count as class_count
 from jitclient.core.cpu import cpu_features
 from jitclient.errors import DaemonUnavailable, SettingsError
-from jitclient.jaxside import shardings
+from jitclient.jaxside import client_device, shardings
 from jitclient.jaxside.context import DEFAULTS
 from jitclient.wire.introspection import DeviceMemory
 from jitclient.wire.messages import DeviceInfo
 from jitclient.wire.shardings import Mesh, Sharding
+from jitserver.programs.devices.backend import backend
 from jitserver.programs.packages import Packages
 from jitserver.programs.traces import output
 
@@ -96,11 +97,12 @@ def packages() -> Packages:
 
 
 def start_backend() -> None:
-    """Initialize JAX's backend and its devices.
+    """Initialize JAX's backend and its devices. Unlike in clients, JAX uses the accelerator.
 
     Raises:
         SettingsError: the platforms in JAX_PLATFORMS have no devices.
     """
+    client_device.release()
     try:
         jax.devices()
     # AssertionError: a platform without a plugin.
@@ -135,19 +137,13 @@ def of_process() -> dict[str, str]:
         "platform": devices[0].platform,
         "devices": ", ".join(device_names()),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
-        "cpu": cpu_features(),
+        "backend": backend().version or cpu_features(),
     }
 
 
 def jax_versions() -> dict[str, str]:
     """Return the versions of jax and jaxlib, which must equal the client's."""
     return {name: packages().version(name) for name in ("jax", "jaxlib")}
-
-
-def export_platform() -> str:
-    """Return the platform of programs under its name in jax.export: "cpu", "cuda", ..."""
-    name = jax.devices()[0].platform
-    return "cuda" if name == "gpu" else name
 
 
 def device_names() -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.experimental import serialize_executable
 
 from jitclient.jaxside import compilation_cache
+from jitserver.programs.devices.backend import backend
 
 _MIN_SECONDS = 0.3
 """Minimum seconds of a compilation that is kept by its text.
@@ -45,7 +46,8 @@ def from_bytes(data: bytes | memoryview, callbacks: Sequence[Callable[..., Any]]
     Raises:
         Exception: the bytes are not an executable that can run here, or it calls a different number of functions.
     """
-    _ready_for_native_calls()
+    if backend().runs_on_host:
+        _register_native_functions()
     payload, in_tree, out_tree, numbers = pickle.loads(data)
     by_number = {device.id: device for device in jax.devices()}
     devices = [by_number[number] for number in numbers]
@@ -98,7 +100,7 @@ def _devices(compiled: Any) -> list[int]:
 
 
 @functools.cache
-def _ready_for_native_calls() -> None:
+def _register_native_functions() -> None:
     """Make JAX register the addresses of LAPACK functions.
 
     JAX does so when it first lowers an operation that needs them. An executable that calls them before that would crash

@@ -14,6 +14,7 @@ import jax
 from jitclient.wire.array_transport import nbytes_of
 from jitserver.programs import context
 from jitserver.programs.devices import device_arrays
+from jitserver.programs.devices.backend import backend
 from jitserver.programs.engine import Engine
 from jitserver.programs.program import Program
 from jitserver.store.entry import Entry, eviction_score
@@ -81,7 +82,7 @@ def dry_run(
     """
     suspects, deadline = engine.journal.strikes.all(), time.monotonic() + _MAX_TOTAL_SECONDS - _MAX_SECONDS
     crashed = {key for key, suspect in suspects.items() if suspect.count(DRY_RUN)}
-    if context.export_platform() != "cpu" or not engine.journal.is_persistent:
+    if not backend().finishes_calls or not engine.journal.is_persistent:
         return
     if len(crashed) >= MAX_STRIKES:
         log.warning(

@@ -363,7 +363,7 @@ class Programs:
             return data
         # The executable has callbacks, or JAX cannot serialize it for another reason.
         except Exception as error:
-            entry.info.no_executable = str(error).partition("\n")[0] or type(error).__name__
+            entry.info.no_executable = _first_line(error)
             log.info("%s is stored without its executable: %s", entry.info.label, error)
             return b""
 
@@ -398,15 +398,15 @@ class Programs:
         stored = self.cache.store.get(key.text)
         if stored is None:
             return None
-        executable = self.cache.store.blob(stored.executable)
+        executable, why = self.cache.store.blob(stored.executable), stored.info.no_executable
         if executable is not None and self.journal.strikes.count(key.text, _LOADING) < _MAX_DISK_STRIKES:
             report_phase(_LOADING)
             try:
                 with self.journal.recording(_LOADING, key.text, stored.info.label):
                     built = serialization.loaded(stored.facts, executable)
-            except Exception:
-                log.warning("%s: cannot load its executable. It is compiled again.", stored.info.label, exc_info=True)
-                self.cache.store.quarantine(stored)
+            except Exception as error:  # not damage: the store has compared the bytes with their digest
+                why = f"its executable cannot be loaded: {_first_line(error)}"
+                log.warning("%s: %s. It is compiled again.", stored.info.label, why)
             else:
                 self.counters.add(restores=1)
                 entry = self.cache.memory.put(self._entry(stored.info, built, stored.components))
@@ -414,12 +414,14 @@ class Programs:
                     self.cache.memory.remove([key.text])
                 return entry
         try:
-            return self._made_again(key, stored, request_of(stored), report_phase)
+            return self._made_again(key, stored, request_of(stored), report_phase, why or "its file is missing")
         except (CaptureError, Corrupt, TraceFailed) as error:
             log.info("%s cannot be made again without its client: %s", stored.info.label, error)
             return None
 
-    def _made_again(self, key: CallKey, stored: Stored, request: Prepare, report_phase: ReportPhase) -> Entry | None:
+    def _made_again(
+        self, key: CallKey, stored: Stored, request: Prepare, report_phase: ReportPhase, why: str
+    ) -> Entry | None:
         capture = self.cache.store.blob(stored.capture)
         if capture is None:
             return None
@@ -430,7 +432,7 @@ class Programs:
         if made:
             before, now = stored.info, entry.info
             now.hits, now.saved, now.pinned = before.hits, before.saved, before.pinned
-            entry.program.why_remade = before.no_executable or "its file is missing or cannot be loaded"
+            entry.program.why_remade = why
         return entry
 
     def _make_equal(
@@ -497,6 +499,10 @@ class Programs:
 
     def _count_hit(self, entry: Entry) -> None:
         self.counters.add(hits=1, compile_seconds_saved=self.cache.used(entry))
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _is_final(error: BaseException) -> bool:

@@ -152,11 +152,6 @@ class Store:
         """Delete the compilations by program text."""
         trim(self.compilations_directory, 0)
 
-    def quarantine(self, stored: Stored) -> None:
-        """Move an executable that cannot be loaded to quarantine, and remove its program."""
-        self._write(lambda _, blobs: blobs.discard(stored.executable))
-        self.remove([stored.info.key])
-
     def trim(self) -> None:
         """Evict programs by their eviction scores if the limit is exceeded, until 90% of the limit is used."""
         limit = max(self.max_bytes // 4, self.max_bytes - self.other_bytes())

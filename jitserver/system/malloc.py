@@ -18,7 +18,8 @@ _MAX_INT = 2**31 - 1
 def keep_freed() -> None:
     """Configure malloc to keep freed memory; do nothing without the GNU C library.
 
-    Call this function before threads start.
+    Call this function before threads start, and only where arrays are in host memory: threads that compile at the same
+    time then wait for each other's allocations.
     """
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:

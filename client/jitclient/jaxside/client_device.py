@@ -1,14 +1,14 @@
 """Pinning of the client's own jax to the CPU, so that it does not allocate the accelerator's memory.
 
-JAX allocates most of a GPU's memory at its first operation, and the daemon needs that memory. So jax is configured to
-use the CPU, unless it has already started a backend or the user set JITSERVER_CLIENT_DEVICE=keep.
+JAX allocates most of a GPU's memory at its first operation, and the daemon needs that memory. So `import jitclient`
+configures jax to use the CPU, unless it has already started a backend or the user set JITSERVER_CLIENT_DEVICE=keep.
 """
 
 import dataclasses
+import os
 import sys
 
 from jitclient.core.notices import print_notice
-from jitclient.core.settings import settings
 from jitclient.jaxside import internals, interop
 
 
@@ -17,6 +17,8 @@ class _State:
     is_requested: bool = False
     """Whether jax is to be pinned, immediately or when the program imports it."""
     is_pinned: bool = False
+    is_late: bool = False
+    """Whether jax had started another backend before it could be pinned."""
     is_released: bool = False
     platforms: str | None = None
     """Value of `jax_platforms` before jax was pinned."""
@@ -27,12 +29,8 @@ _state = _State()
 
 
 def pin() -> None:
-    """Make this process's jax compute on the CPU, immediately or when the program imports it.
-
-    Raises:
-        SettingsError: JITSERVER_CLIENT_DEVICE has an invalid value.
-    """
-    if not _state.is_requested and settings().client_device == "cpu":
+    """Make this process's jax compute on the CPU, immediately or when the program imports it."""
+    if not _state.is_requested:
         _state.is_requested = True
         interop.when_loaded(_pin)
 
@@ -47,21 +45,35 @@ def release() -> None:
 
 
 def notify_once(platform: str) -> None:
-    """Print once on stderr that jax computes on the CPU in this process, unless the daemon does so, too.
+    """Print once on stderr where jax computes in this process, unless the daemon and this process both use the CPU.
 
     Args:
         platform: The daemon's platform.
     """
-    if _state.is_pinned and platform != "cpu" and not _state.has_notified:
+    if platform == "cpu" or _state.has_notified:
+        return
+    if _state.is_pinned:
         _state.has_notified = True
         print_notice(
             f"jax runs on the CPU in this process, because the daemon uses the {platform}. "
             "Set JITSERVER_CLIENT_DEVICE=keep to change this."
         )
+    elif _state.is_late:
+        _state.has_notified = True
+        print_notice(
+            f"this process holds memory of the {platform}, which the daemon needs: it used jax before it imported "
+            "jitclient. Import jitclient first, or set JITSERVER_CLIENT_DEVICE=keep if this is intended."
+        )
 
 
 def _pin() -> None:
-    config = sys.modules["jax"].config
-    if config.jax_platforms != "cpu" and not _state.is_released and not internals.has_backend():
-        _state.is_pinned, _state.platforms = True, config.jax_platforms
-        config.update("jax_platforms", "cpu")
+    # Read only now, because a program may set the variable after it has imported jitclient. The first call refuses an
+    # invalid value.
+    if os.environ.get("JITSERVER_CLIENT_DEVICE", "cpu") != "cpu" or _state.is_released:
+        return
+    jax = sys.modules["jax"]
+    if internals.has_backend():
+        _state.is_late = jax.default_backend() != "cpu"
+    elif jax.config.jax_platforms != "cpu":
+        _state.is_pinned, _state.platforms = True, jax.config.jax_platforms
+        jax.config.update("jax_platforms", "cpu")

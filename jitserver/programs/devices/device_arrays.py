@@ -18,6 +18,7 @@ from jitclient.jaxside.avals import KEY_IMPLEMENTATIONS, WIDE
 from jitclient.wire.array_transport import HostArray, is_key, raw_bytes, shaped, unpack
 from jitclient.wire.messages import Spec
 from jitclient.wire.shardings import Sharding
+from jitserver.programs.devices.backend import backend
 from jitserver.programs.devices.serial import run_serially
 
 try:
@@ -167,7 +168,7 @@ def _without_host_copy(array: jax.Array) -> jax.Array:
     JAX keeps such a copy as long as the array lives that was read. It makes none where the host shares the memory.
     """
     is_whole = array.sharding.num_devices == 1
-    if array.is_deleted() or (is_whole and next(iter(array.sharding.device_set)).platform == "cpu"):
+    if array.is_deleted() or (is_whole and backend().shares_host_memory):
         return array
     release_host_buffers()  # the copies of earlier reads
     again = jax.make_array_from_single_device_arrays

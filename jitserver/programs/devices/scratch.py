@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from jitclient.wire.array_transport import ALIGNMENT, HostArray, allocate
+from jitserver.programs.devices.backend import backend
 
 FROM_CALL = 64
 """Number of the call of a program, on one connection, that allocates scratch memory.
@@ -67,7 +68,7 @@ class Scratches(dict[int, Scratch]):
 def _aliased(leaves: Sequence[HostArray]) -> tuple[list[jax.Array], list[memoryview]]:
     """Return arrays of these values and the memory that they share; empty lists if JAX would copy the values."""
     ends = list(itertools.accumulate([-(-leaf.nbytes // ALIGNMENT) * ALIGNMENT for leaf in leaves], initial=0))
-    if not 0 < ends[-1] <= MAX_BYTES or jax.default_backend() != "cpu":
+    if not 0 < ends[-1] <= MAX_BYTES or not backend().shares_host_memory:
         return [], []
     whole = allocate(ends[-1])
     raws = [whole[start : start + leaf.nbytes] for start, leaf in zip(ends, leaves, strict=False)]

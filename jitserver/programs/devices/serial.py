@@ -16,6 +16,7 @@ from typing import Any
 import jax
 
 from jitclient.errors import SessionBusy
+from jitserver.programs.devices.backend import backend
 
 _PATIENCE_SECONDS = 10.0
 """Seconds after which a callback is suspected of waiting for a program of its own client."""
@@ -47,8 +48,8 @@ def run_serially(run: Callable[..., Any], *arguments: Any) -> Any:
     """
     with _turn():
         results = run(*arguments)
-        # On other platforms, devices execute programs in launch order, so there is no need to wait.
-        return jax.block_until_ready(results) if jax.default_backend() == "cpu" else results
+        # Other backends execute programs in launch order, so there is no need to wait.
+        return jax.block_until_ready(results) if backend().finishes_calls else results
 
 
 def recording_callbacks(call_client: Callable[..., Any]) -> Callable[..., Any]:

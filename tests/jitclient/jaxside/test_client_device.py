@@ -9,6 +9,7 @@ from jitclient.jaxside import client_device
 
 DECORATE = "jitclient.jit(lambda x: x + 1)"
 ORDERS = {
+    "no decorator": "import jitclient, jax\n",
     "jax first": f"import jax, jitclient\n{DECORATE}\n",
     "jitclient first": f"import jitclient\n{DECORATE}\nimport jax\n",
     "jax last": f"import jitclient\nstep = {DECORATE}\nimport sys\nassert 'jax' not in sys.modules\nimport jax\n",
@@ -30,12 +31,18 @@ def test_keep_leaves_it_as_it_is(run_script: Callable[..., Any], order: str) -> 
 
 
 def test_a_jax_that_computes_already_is_left_alone(run_script: Callable[..., Any]) -> None:
-    begun = f"import jax, jitclient\njax.numpy.zeros(1)\n{DECORATE}\n"
+    begun = f"import jax\njax.numpy.zeros(1)\nimport jitclient\n{DECORATE}\n"
     assert run_script(begun + SAY, env={"JAX_PLATFORMS": ""}) in (None, "")
 
 
-def test_an_import_alone_changes_nothing(run_script: Callable[..., Any]) -> None:
-    assert run_script(f"import jitclient, jax\njitclient.Array\n{SAY}", env={"JAX_PLATFORMS": ""}) in (None, "")
+def test_what_a_module_computes_before_the_first_decorator_is_on_the_cpu(run_script: Callable[..., Any]) -> None:
+    early = "import jitclient, jax\njax.devices(), jax.random.key(0)\n"
+    assert run_script(early + DECORATE + "\n" + SAY, env={"JAX_PLATFORMS": ""}) == "cpu"
+
+
+def test_a_program_may_decide_after_the_import(run_script: Callable[..., Any]) -> None:
+    late = "import os, jitclient\nos.environ['JITSERVER_CLIENT_DEVICE'] = 'keep'\nimport jax\n"
+    assert run_script(late + SAY, env={"JAX_PLATFORMS": "cuda,cpu"}) == "cuda,cpu"
 
 
 def test_without_a_daemon_this_process_has_the_accelerator_again(run_script: Callable[..., Any]) -> None:
@@ -98,10 +105,11 @@ def test_a_jax_that_cannot_start_raises_its_own_error(
 def test_it_says_so_once_and_only_of_an_accelerator(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(client_device, "_state", client_device._State(is_requested=True, is_pinned=True))
-    for platform in ("cpu", "gpu", "gpu"):
-        client_device.notify_once(platform)
-    said = capsys.readouterr().err.splitlines()
-    assert len(said) == 1
-    assert "the daemon uses the gpu" in said[0]
-    assert "JITSERVER_CLIENT_DEVICE=keep" in said[0]
+    for state, what in ({"is_pinned": True}, "the daemon uses the gpu"), ({"is_late": True}, "holds memory of the gpu"):
+        monkeypatch.setattr(client_device, "_state", client_device._State(is_requested=True, **state))
+        for platform in ("cpu", "gpu", "gpu"):
+            client_device.notify_once(platform)
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 1
+        assert what in said[0]
+        assert "JITSERVER_CLIENT_DEVICE=keep" in said[0]

@@ -19,6 +19,7 @@ from jitclient.wire.shardings import Mesh, Sharding
 from jitserver.programs import context, prewarm
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices import device_arrays
+from jitserver.programs.devices.backend import backend
 from jitserver.programs.engine import Engine
 from jitserver.programs.prewarm import dry_run
 from jitserver.programs.program import Program
@@ -266,6 +267,7 @@ def test_without_a_journal_there_are_no_dry_runs(daemon: Daemon) -> None:
 
 
 def test_on_other_devices_there_are_no_dry_runs(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(context, "export_platform", lambda: "cuda")
+    elsewhere = dataclasses.replace(backend(), finishes_calls=False)
+    monkeypatch.setattr(prewarm, "backend", lambda: elsewhere)
     daemon.has(lambda x: x + 1, F8)
     assert daemon.dry_runs() == 0

@@ -323,18 +323,6 @@ def test_no_flipped_bit_of_the_catalog_changes_a_program(tmp_path: Path, stored:
     assert lost > 150  # most of them were flips in the row
 
 
-def test_an_executable_of_no_use_is_moved_aside_and_its_program_forgotten(
-    store: Store, tmp_path: Path, stored: Callable[..., Any]
-) -> None:
-    store.put(stored("a"), b"executable", b"capture")
-    found = store.get("a")
-    assert found is not None
-    store.quarantine(found)
-    assert store.get("a") is None
-    assert [path.name for path in (tmp_path / "quarantine").iterdir()] == [found.executable]
-    assert files_of(tmp_path) == []
-
-
 def test_two_stores_share_a_folder(store: Store, tmp_path: Path, stored: Callable[..., Any]) -> None:
     other = Store(tmp_path, 100 * MIB)
     store.put(stored("a"), b"executable a", b"capture")

@@ -80,7 +80,10 @@ def test_reading_an_array_leaves_no_copy_in_host_memory(run_script: Any) -> None
             gc.collect()
             return copy() is not None
 
-        reads = [np.asarray, device_arrays.to_host, lambda array: np.asarray(device_arrays.to_bytes(array, 1e9)).view("f4")]
+        def read_bytes(array):
+            return np.asarray(device_arrays.to_bytes(array, 1e9)).view("f4")
+
+        reads = [np.asarray, device_arrays.to_host, read_bytes]
         print(json.dumps([leaves_a_copy(read) for read in reads]))
     """
     two = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
@@ -94,5 +97,6 @@ def test_an_argument_in_another_memory_is_made_there() -> None:
         there = jax.sharding.SingleDeviceSharding(device, memory_kind=kind)
         spec = Spec((2,), "float32", sharding=shardings.of(there))
         made = device_arrays.decoder(spec)(np.ones(2, np.float32).tobytes())
-        assert isinstance(made, jax.Array) and made.sharding == there
+        assert isinstance(made, jax.Array)
+        assert made.sharding == there
     assert kinds

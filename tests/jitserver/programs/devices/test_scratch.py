@@ -1,5 +1,6 @@
 """Scratch memory: used where possible, and never shared with a result."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from jitclient.wire.array_transport import ALIGNMENT, HostArray, allocate
 from jitserver.programs.devices import scratch
+from jitserver.programs.devices.backend import backend
 from jitserver.programs.devices.scratch import MAX_BYTES, MAX_PROGRAMS, Scratch, Scratches
 
 ONES = np.ones(64, np.float32)
@@ -81,7 +83,8 @@ def test_no_scratch_memory_if_jax_copies_arrays(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_no_scratch_memory_on_other_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    elsewhere = dataclasses.replace(backend(), shares_host_memory=False)
+    monkeypatch.setattr(scratch, "backend", lambda: elsewhere)
     assert after_first(doubled, ONES)[0].arrays == []
 
 

@@ -1,0 +1,52 @@
+"""The properties of the daemon's backend. No other module distinguishes the CPU from an accelerator."""
+
+import dataclasses
+import functools
+from importlib.metadata import entry_points
+
+import jax
+
+
+@dataclasses.dataclass(frozen=True)
+class Backend:
+    """The properties of a backend that other modules depend on.
+
+    Attributes:
+        export_platform: name of the platform in `jax.export`: "cpu", "cuda", "rocm", "tpu", ...
+        version: the backend's own versions, which its executables depend on.
+        shares_host_memory: whether arrays may use memory of the host: reads copy nothing, and the arrays count as
+            memory of the process.
+        runs_on_host: whether programs are code for the host's processor, and may call functions of this process.
+        finishes_calls: whether a call returns only after its program has run.
+    """
+
+    export_platform: str
+    version: str
+    shares_host_memory: bool
+    runs_on_host: bool
+    finishes_calls: bool
+
+
+@functools.cache
+def backend() -> Backend:
+    """Return the properties of the default backend. The first call initializes JAX's backends."""
+    device = jax.devices()[0]
+    is_cpu = device.platform == "cpu"
+    return Backend(
+        export_platform=_export_platform(device.platform, device.client.platform_version),
+        version="" if is_cpu else "\n".join([device.client.platform_version, *_plugins()]),
+        shares_host_memory=is_cpu,
+        runs_on_host=is_cpu,
+        finishes_calls=is_cpu,
+    )
+
+
+def _export_platform(platform: str, version: str) -> str:
+    """Return the name in `jax.export`. JAX calls the devices of NVIDIA and of AMD "gpu"."""
+    return ("rocm" if "rocm" in version.lower() else "cuda") if platform == "gpu" else platform
+
+
+def _plugins() -> list[str]:
+    """Return name and version of the distributions that bring backends to JAX."""
+    found = {point.dist for point in entry_points(group="jax_plugins") if point.dist is not None}
+    return sorted(f"{dist.name} {dist.version}" for dist in found)
