@@ -36,7 +36,7 @@ def shorten_switch_interval() -> None:
 
 
 def may_have_accelerator(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether JAX may find an accelerator: one of its plugins is installed, and JAX_PLATFORMS does not exclude it."""
+    """Return whether JAX may find an accelerator: a plugin is installed, and JAX_PLATFORMS does not exclude it."""
     return bool(entry_points(group="jax_plugins")) and environment.get("JAX_PLATFORMS") != "cpu"
 
 
