@@ -151,10 +151,8 @@ class _Making:
         for unverified in (False,) if self._must_agree() else (False, True):
             lookup = msgspec.structs.replace(identity.lookup, unverified=unverified)
             log = CompileLog(wanted, identity.parts)
-            with self._progress() as report_phase:
-                found, generation = programs.look_up(
-                    session, lookup, manifests_of, identity.captured.object_at, report_phase
-                )
+            with self._progress():
+                found, generation = programs.look_up(session, lookup, manifests_of, identity.captured.object_at)
             if found.prepared is not None:
                 program = self._of_daemon(identity, found.prepared, generation)
                 if session.settings.verify == "always" and self._must_agree():
@@ -250,8 +248,8 @@ class _Making:
     ) -> tuple[Prepared, int]:
         wanted, captured = self._wanted, identity.captured
         request = Prepare(lookup, wanted.name, _where(wanted.fun), None, log.parts(), manifest, force_trace)
-        with self._progress() as report_phase:
-            return programs.make(self._session, request, captured.payload, captured.object_at, report_phase, meanwhile)
+        with self._progress():
+            return programs.make(self._session, request, captured.payload, captured.object_at, meanwhile)
 
     def _agreed(self, identity: Identity, prepared: Prepared, generation: int) -> Program:
         """Return the daemon's program if the own trace agrees with it, and report the agreement to the daemon.
@@ -445,12 +443,12 @@ class _Making:
     ) -> Program:
         session, wanted = self._session, self._wanted
         log.traced_seconds = self._own.seconds
-        with self._progress() as report_phase:
-            found, generation = programs.look_up(session, lookup, manifests_of, values.no_deref, report_phase)
+        with self._progress():
+            found, generation = programs.look_up(session, lookup, manifests_of, values.no_deref)
             prepared = found.prepared
             if prepared is None:
                 request = Prepare(lookup, wanted.name, _where(wanted.fun), traced, log.parts(), manifest)
-                prepared, generation = programs.make(session, request, exported.program, values.no_deref, report_phase)
+                prepared, generation = programs.make(session, request, exported.program, values.no_deref)
         session.count_client_trace()
         log.report(session, lookup, prepared)
         return self._program(prepared, generation, watched, inputs, self._own.unflatten())
@@ -491,7 +489,7 @@ class _Making:
         verify = self._session.settings.verify
         return verify == "always" or (verify == "new" and not _is_operation(self._wanted)) if _has_jax() else False
 
-    def _progress(self) -> contextlib.AbstractContextManager[Callable[[str], None]]:
+    def _progress(self) -> contextlib.AbstractContextManager[None]:
         wanted = self._wanted
         return progress.shown(labels.of_call(wanted.name, wanted.specs), self._session.settings.progress)
 
