@@ -6,21 +6,20 @@ difference. The user's code runs once for each trace: JAX keeps the trace for a 
 
 import contextlib
 import dataclasses
-import functools
 import operator
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from types import CodeType, FunctionType, MappingProxyType, MethodType
-from typing import Any, NoReturn, TypeVar
+from types import MappingProxyType
+from typing import Any
 
 from jitclient.calls.callback_equality import difference_of_functions, is_same_capture
+from jitclient.calls.raised import Raised
 from jitclient.capture import manifest
 from jitclient.capture.codec import values
-from jitclient.capture.manifest.places import is_foundation
 from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
-from jitclient.jaxside import backend_view, tree
+from jitclient.jaxside import backend_view, trace_events, tree
 from jitclient.jaxside.avals import abstract, spec_of_aval
 from jitclient.jaxside.callbacks import callbacks_for_people, calls_back, functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
@@ -28,45 +27,11 @@ from jitclient.jaxside.ffi import described, foreign_names, registered_by_progra
 from jitclient.jaxside.original_jit import original_jit
 from jitclient.wire.messages import DeviceInfo, Evidence, Spec
 
-_T = TypeVar("_T")
-
 _one_at_a_time = threading.Lock()
 _reads: weakref.WeakKeyDictionary[Any, tuple[manifest.Reads, Hashable]] = weakref.WeakKeyDictionary()
 """Reads of each trace, and the state that the function depended on, by jaxpr. JAX keeps jaxprs as long as traces."""
 
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
-
-_TRACE_EVENT = "/jax/core/compile/jaxpr_trace_duration"
-
-
-class Raised(BaseException):
-    """Exception of the user's function during its trace, on its way to the user.
-
-    Not an `Exception`, so that jitserver's own `except` clauses do not handle it: `error` may be of any class,
-    including jitserver's classes.
-    """
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__()
-        self.error = error
-
-    def raise_error(self) -> NoReturn:
-        """Raise the error itself, with its original context."""
-        error, context = self.error, self.error.__context__
-        try:
-            raise error
-        finally:
-            error.__context__ = context
-            # The traceback refers to this frame.
-            del self, error, context
-
-
-def unwrapped(call: Callable[[], _T]) -> _T:
-    """Return the result of a call, or raise the exception that the user's function raised in it."""
-    try:
-        return call()
-    except Raised as raised:
-        raised.raise_error()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +109,7 @@ class OwnTrace:
         depends: Hashable,
     ) -> bool:
         """Trace the function; return False if JAX returned an earlier trace that does not apply any more."""
-        with backend_view.of(devices), _counted_traces() as traces, manifest.observed() as observation:
+        with backend_view.of(devices), trace_events.counted() as traces, manifest.observed() as observation:
             try:
                 # Not `jitted.trace`, because a jitted object may have a field `trace`.
                 self._traced = type(jitted).trace(jitted, *args, **kwargs)
@@ -154,7 +119,7 @@ class OwnTrace:
             except BaseException as error:
                 raise Raised(error) from None
         # JAX also reports a trace if only the wrapper is new to it.
-        code = _code_of(jitted)
+        code = trace_events.code_of(jitted)
         is_new = bool(traces) and self._jaxpr() not in _reads and (code is None or observation.has_run(code))
         if is_new:
             _reads[self._jaxpr()] = observation.reads(), depends
@@ -348,50 +313,6 @@ class OwnTrace:
 def _first_sentence(error: Exception) -> str:
     """Return the first sentence of an error whose text continues with advice and examples."""
     return str(error).partition("\n")[0].partition(". ")[0]
-
-
-class _Counting(threading.local):
-    traces: list[str] | None = None
-
-
-_counting = _Counting()
-
-
-@contextlib.contextmanager
-def _counted_traces() -> Iterator[list[str]]:
-    """Yield a list of the functions that JAX traces in this thread; empty if JAX has the trace already."""
-    _listen()
-    before, _counting.traces = _counting.traces, []
-    try:
-        yield _counting.traces
-    finally:
-        _counting.traces = before
-
-
-def _code_of(fun: Any) -> CodeType | None:
-    """Return the code that runs when a jitted function is traced; None if it is neither the user's nor a package's."""
-    while fun is not None and not isinstance(fun, FunctionType):
-        if isinstance(fun, functools.partial):
-            fun = fun.func
-        elif isinstance(fun, MethodType):
-            fun = fun.__func__
-        elif is_foundation(type(fun).__module__) or type(fun).__module__.startswith("jitclient."):
-            fun = getattr(fun, "__wrapped__", None)
-        else:
-            fun = type(fun).__call__ if callable(fun) else None
-    return None if fun is None or is_foundation(fun.__module__) else fun.__code__
-
-
-@functools.cache
-def _listen() -> None:
-    from jax import monitoring
-
-    monitoring.register_event_duration_secs_listener(_note_event)
-
-
-def _note_event(event: str, duration_secs: float, **kwargs: str | int) -> None:
-    if event == _TRACE_EVENT and _counting.traces is not None:
-        _counting.traces.append(str(kwargs.get("fun_name")))
 
 
 def _filled(arguments: Any) -> Any:
