@@ -255,7 +255,6 @@ class GeneralPath:
 
     def _prepare(self, session: Session, wanted: Specialisation, own: OwnTrace) -> Program:
         context.check_tracing(self._name)
-        context.check_single_process()
         program = program_of(session, wanted, self.fresh_capture, own)
         client_device.notify_once(session.platform)
         return program

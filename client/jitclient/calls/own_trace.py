@@ -21,7 +21,7 @@ from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
 from jitclient.jaxside import backend_view, trace_events, tree
 from jitclient.jaxside.avals import abstract, spec_of_aval
-from jitclient.jaxside.callbacks import callbacks_for_people, calls_back, functions_of
+from jitclient.jaxside.callbacks import callbacks_for_people, functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
 from jitclient.jaxside.ffi import described, foreign_names, registered_by_program
 from jitclient.jaxside.original_jit import original_jit
@@ -148,20 +148,17 @@ class OwnTrace:
 
     # ---- jitserver's own code: a failure below this line does no harm
 
-    def check_arguments(self) -> None:
-        """Check that JAX and jitserver's trees see the same leaves.
+    def uses_outer_trace(self) -> bool:
+        """Return whether the function uses a value of another trace, which JAX then adds to its arguments."""
+        return len(self._traced.jaxpr.in_avals) > len(self._specs)
 
-        Raises:
-            CaptureError: the leaves differ.
-        """
+    def flattens_differently(self) -> bool:
+        """Return whether JAX sees other leaves in the arguments than jitserver's trees."""
         import jax
 
         leaves, avals = jax.tree.leaves(self._dynamic), self._traced.jaxpr.in_avals
-        if len(avals) > len(self._specs):
-            raise CaptureError("the function uses a value of another trace")
         same = len(leaves) == len(self._leaves) == len(avals) and all(map(operator.is_, leaves, self._leaves))
-        if not same or not all(map(_is_of, avals, self._specs)):
-            raise CaptureError("JAX flattens the arguments differently")
+        return not same or not all(map(_is_of, avals, self._specs))
 
     def evidence(self, ref: values.Ref) -> Evidence:
         """Return the evidence by which the trace is compared with another."""
@@ -234,11 +231,6 @@ class OwnTrace:
         """
         from jax import export
 
-        if calls_back(self._traced.jaxpr):
-            what = callbacks_for_people(self._traced.jaxpr)
-            raise CaptureError(f"the callbacks stay in this process: {what}")
-        if stays := self.local_only_reason():
-            raise CaptureError(stays)
         results = self.results()
         with _without_locations():
             try:
@@ -252,10 +244,14 @@ class OwnTrace:
             raise CaptureError(f"the program uses {exported.nr_devices} devices of this process")
         return Exported(program, digest(program).hex(), results)
 
-    def local_only_reason(self) -> str:
-        """Return why only a process that has the code of its foreign functions can run the program, or ""."""
+    def callbacks_for_people(self) -> str:
+        """Return the callbacks of the program in words, or ""."""
+        return callbacks_for_people(self._traced.jaxpr)
+
+    def foreign_functions(self) -> str:
+        """Return the foreign functions that the program calls in words, or ""."""
         names = foreign_names(self._traced.jaxpr)
-        return f"the program calls the {described(names)}, whose code is only in this process" if names else ""
+        return described(names) if names else ""
 
     def is_foreign(self) -> bool:
         """Return whether the program calls foreign functions of the user, which may be other functions on the
