@@ -68,7 +68,9 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
 
 
 def _put(leaves: Sequence[Any], places: Sequence[Sharding | None]) -> list[Array]:
-    where_to_trace(Facts(is_one_of_several=context.is_one_of_several())).raise_if_here()
+    # Puts are frequent, and the table takes microseconds.
+    if context.is_one_of_several():
+        where_to_trace(Facts(is_one_of_several=True)).raise_if_here()
     keeps_64_bits = context.keeps_64_bits()
     specs = [spec_of(leaf, keeps_64_bits) for leaf in leaves]
     placed = zip(specs, places, strict=True)
