@@ -121,7 +121,7 @@ class _FilterJitted(Generic[P, R]):
         return self._jitted, self._given(args, kwargs), {}
 
     def _marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-        marked, _ = self._jitted.general_path().marked(self._given(args, kwargs), {})
+        marked, _ = self._jitted.general_path().in_process.marked(self._given(args, kwargs), {})
         return marked  # type: ignore[no-any-return]
 
 

@@ -147,8 +147,8 @@ def test_without_threads_calls_are_right_all_the_same(monkeypatch: pytest.Monkey
     assert trace_state.is_active()  # so that the call runs here
     assert not memory.owns_xla_memory(made)
     monkeypatch.setattr(progress, "is_terminal", lambda: True)
-    with progress.shown("f()", enabled=True) as say:
-        say("tracing")
+    with progress.shown("f()", enabled=True):
+        progress.report_phase("tracing")
     monkeypatch.undo()
     assert not trace_state.is_active()
     assert memory.owns_xla_memory(made)

@@ -10,6 +10,7 @@ from jitclient.calls.decorator import jit
 from jitclient.calls.identity import explained as explained_by
 from jitclient.calls.identity import identify
 from jitclient.calls.remote_function import RemoteFunction
+from jitclient.calls.where_to_trace import Facts, Where, where_to_trace
 from jitclient.errors import CaptureError, DaemonError
 from jitclient.jaxside import context, tree
 from jitclient.jaxside.interop import is_tracer
@@ -87,10 +88,10 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     if hasattr(fun, "on_daemon"):
         fun, args, kwargs = fun.on_daemon(args, kwargs)
     remote: RemoteFunction[..., Any] = fun if isinstance(fun, RemoteFunction) else jit(fun)
-    if context.jit_is_disabled():
-        return Explanation(remote.__name__, hit=False, reason="runs in this process: jit is disabled")
-    if any(map(is_tracer, tree.flatten((args, kwargs))[0])):
-        return Explanation(remote.__name__, hit=False, reason="becomes part of the program that is being traced")
+    is_part_of_trace = any(map(is_tracer, tree.flatten((args, kwargs))[0]))
+    decision = where_to_trace(Facts(jit_is_disabled=context.jit_is_disabled(), is_part_of_trace=is_part_of_trace))
+    if decision.where is Where.PLAIN:
+        return Explanation(remote.__name__, hit=False, reason=decision.reason)
     path = remote.general_path()
     wanted, known = path.look(args, kwargs)
     program = labels.of_call(wanted.name, wanted.specs)

@@ -12,6 +12,7 @@ from jitclient.arrays.array import Array, make_handles
 from jitclient.calls.arguments import NotAnArray, specs_of, value_of
 from jitclient.calls.deps import Deps
 from jitclient.calls.puts import put
+from jitclient.calls.where_to_trace import Facts, where_to_trace
 from jitclient.capture.ambient import audit
 from jitclient.capture.ambient.inputs import recorded_reads
 from jitclient.capture.codec import values
@@ -183,7 +184,7 @@ def _of_function(
     """Return handles of the function's kept result, or of its new result if none is kept."""
     settings_now = context.current()
     try:
-        context.check_carried(settings_now)
+        where_to_trace(Facts(setting=context.uncarried(settings_now))).raise_if_here()
         inputs = deps.now() if deps is not None else ()
         captured = capture(fun, tuple(found.extra for found in inputs), allow_ambient=deps is not None)
     except CaptureError as error:

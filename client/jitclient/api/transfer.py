@@ -10,6 +10,7 @@ import numpy as np
 from jitclient.arrays.array import Array
 from jitclient.calls.arguments import spec_of
 from jitclient.calls.puts import put
+from jitclient.calls.where_to_trace import Facts, where_to_trace
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
 from jitclient.errors import CaptureError, DaemonUnavailable, Incompatible
@@ -67,7 +68,9 @@ def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
 
 
 def _put(leaves: Sequence[Any], places: Sequence[Sharding | None]) -> list[Array]:
-    context.check_single_process()
+    # Puts are frequent, and the table takes microseconds.
+    if context.is_one_of_several():
+        where_to_trace(Facts(is_one_of_several=True)).raise_if_here()
     keeps_64_bits = context.keeps_64_bits()
     specs = [spec_of(leaf, keeps_64_bits) for leaf in leaves]
     placed = zip(specs, places, strict=True)

@@ -22,7 +22,7 @@ class AutoStaticFunction(RemoteFunction[P, R]):
     __slots__ = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = self.general_path().marked(args, kwargs)
+        args, kwargs = self.general_path().in_process.marked(args, kwargs)
         return super().__call__(*args, **kwargs)
 
     def __reduce__(self) -> Any:

@@ -1,37 +1,33 @@
 """General path of calls: calls of a function that no call plan covers, and its stages one at a time."""
 
-import contextlib
 import functools
-import warnings
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from jitclient.arrays.array import Array
-from jitclient.calls import auto_static, compile_log
+from jitclient.calls import compile_log
 from jitclient.calls.arguments import NotAnArray, spec_of, specs_of
 from jitclient.calls.attempts import CallFailed, attempted
 from jitclient.calls.compilation import program_of
 from jitclient.calls.deps import Deps
 from jitclient.calls.identity import raise_if_ambient
-from jitclient.calls.own_trace import OwnTrace, Raised
+from jitclient.calls.in_process import InProcess, abstract_arguments
+from jitclient.calls.own_trace import OwnTrace
 from jitclient.calls.plan import Plan, SplitCall, renewed
 from jitclient.calls.program import Program
+from jitclient.calls.raised import Raised
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_spec
 from jitclient.capture.dump import Capture, capture
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible, JitserverError
-from jitclient.jaxside import client_device, context, static_leaves, tree, unchanged
-from jitclient.jaxside.avals import abstract
+from jitclient.jaxside import client_device, context, tree, unchanged
 from jitclient.jaxside.naming import leaf_names
 from jitclient.jaxside.options import JitOptions, Static
-from jitclient.jaxside.original_jit import original_jit
 from jitclient.session import process
 from jitclient.session.session import Session
 from jitclient.wire.messages import Spec
 
-_Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 _Key = tuple[Hashable, tuple[Spec, ...], tuple[tuple[int | str, type, Any], ...], context.Context, Hashable]
 
 
@@ -47,12 +43,10 @@ class GeneralPath:
     ) -> None:
         self._fun = fun
         self._name = name
-        self._jitted: Any = None
-        self._settings: context.Context = ()  # of the function's last trace
         self._options = options
         self._has_statics = bool(options.static_argnums or options.static_argnames)
         self._deps = deps
-        self._has_static_leaves = has_static_leaves
+        self.in_process = InProcess(fun, name, options, has_static_leaves)
         self._capture: Capture | None = None
         self.programs: dict[_Key, Program] = {}
         self._last: tuple[_Key, Program] | None = None
@@ -71,7 +65,7 @@ class GeneralPath:
         """
         here = self._settings_here()
         if here is None:
-            return self._call_in_process(args, kwargs)
+            return self.in_process.call(args, kwargs)
         key: _Key | None = None
         program: Program | None = None
         try:
@@ -79,7 +73,7 @@ class GeneralPath:
             key, session = self._key_of(call, here), process.session()
             if self._here and self._runs_here(key):
                 session.count_local_run()
-                return self._call_in_process(args, kwargs)
+                return self.in_process.call(args, kwargs)
 
             def attempt() -> Any:
                 nonlocal program
@@ -111,14 +105,14 @@ class GeneralPath:
                 raise
             wrong = error
         # Either the user made a mistake, which JAX reports in its own words here, or jitserver failed.
-        result = self._call_in_process(args, kwargs)
+        result = self.in_process.call(args, kwargs)
         self._warn(CaptureError(f"jitserver failed ({type(wrong).__name__}: {str(wrong)[:200]}). Please report this"))
         return result
 
     def _call_here(self, args: tuple[Any, ...], kwargs: dict[str, Any], why: Exception) -> Any:
         process.session().count_local_run()
         with compile_log.of_local_run(self._name, why):
-            return self._call_in_process(args, kwargs)
+            return self.in_process.call(args, kwargs)
 
     def _runs_here(self, key: _Key) -> bool:
         """Return whether such a call runs in this process, and none of its dependencies was rebound since."""
@@ -134,11 +128,11 @@ class GeneralPath:
 
     def lower(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of `RemoteFunction.lower`."""
-        args, kwargs = self.marked(args, kwargs)
-        in_process = functools.partial(self.in_process, "lower", args, kwargs)
+        args, kwargs = self.in_process.marked(args, kwargs)
+        lower_here = functools.partial(self.in_process.stage, "lower", args, kwargs)
         here = self._settings_here()
         if here is None:
-            return in_process()
+            return lower_here()
         try:
             call = self._split(args, kwargs)
             key = self._key_of(call, here, abstract_spec)
@@ -146,7 +140,7 @@ class GeneralPath:
             if settings().fallback == "error":
                 raise
             self._warn(error)
-            return in_process()
+            return lower_here()
         own, first_wanted = self._own_trace(call, key), self._wanted(key)
 
         def program(session: Session, wanted: Specialisation) -> Program:
@@ -154,11 +148,11 @@ class GeneralPath:
             known = self._known(key) if wanted is first_wanted else None
             return known if known and known.is_valid(session) else self._prepare(session, wanted, own)
 
-        return Lowered(first_wanted, program, in_process)
+        return Lowered(first_wanted, program, lower_here)
 
     def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of `RemoteFunction.trace`."""
-        here = self.in_process("trace", args, kwargs)
+        here = self.in_process.stage("trace", args, kwargs)
         return here if self._settings_here() is None else Traced(here, self.lower(args, kwargs))
 
     # ---- programs and captures
@@ -171,7 +165,7 @@ class GeneralPath:
 
     def look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Specialisation, bool]:
         """Return the specialisation of a call, and whether this process has its program. Captures nothing."""
-        key = self._key_of(self._split(*self.marked(args, kwargs)), context.current())
+        key = self._key_of(self._split(*self.in_process.marked(args, kwargs)), context.current())
         program = self.programs.get(key)
         return self._wanted(key), program is not None and program.is_valid(process.session())
 
@@ -187,9 +181,7 @@ class GeneralPath:
             # stay.
             self.programs = {key: program for key, program in self.programs.items() if program.capture is None}
             self._last, self.plans = None, ()
-            if self._jitted is not None:
-                # JAX does not see rebound objects.
-                self._jitted.clear_cache()
+            self.in_process.clear_cache()
         return fresh
 
     def function_key(self) -> str:
@@ -217,8 +209,8 @@ class GeneralPath:
         args, kwargs = call.args, call.kwargs
         dynamic = self._options.split(args, kwargs)[:2] if self._has_statics else (args, kwargs)
         return OwnTrace(
-            lambda: self._jitted_under(key[3]),
-            lambda: _with_handles((args, kwargs), lambda handle: abstract(handle.spec)),
+            lambda: self.in_process.for_trace(key[3]),
+            lambda: abstract_arguments(args, kwargs),
             dynamic,
             call.leaves,
             key[1],
@@ -263,7 +255,6 @@ class GeneralPath:
 
     def _prepare(self, session: Session, wanted: Specialisation, own: OwnTrace) -> Program:
         context.check_tracing(self._name)
-        context.check_single_process()
         program = program_of(session, wanted, self.fresh_capture, own)
         client_device.notify_once(session.platform)
         return program
@@ -279,76 +270,10 @@ class GeneralPath:
         """Return the JAX settings of a call; None if the call is part of a trace, or jit is disabled."""
         return None if process.inside_daemon else unchanged.settings_here()
 
-    def _call_in_process(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        jitted = self._jitted_here  # imports jax
-        given, keywords = self._arguments_here(args, kwargs, Array.in_process)
-        return jitted(*given, **keywords)
-
-    def in_process(self, stage: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a method of JAX's own jitted function, such as "lower"; return its result."""
-        make = getattr(self._jitted_here, stage)
-        given, keywords = self._arguments_here(args, kwargs, lambda handle: abstract(handle.spec))
-        return make(*given, **keywords)
-
-    def _arguments_here(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], of_handle: Callable[[Array], Any]
-    ) -> _Arguments:
-        """Return the arguments for this process's own jax, with handles replaced. Imports jax."""
-        import jax
-
-        # This map turns static leaves into plain values.
-        plain: _Arguments = jax.tree.map(lambda leaf: leaf, (args, kwargs))
-        if context.jit_is_disabled():
-            return _with_handles(plain, of_handle)
-        return _with_handles(self.marked(*plain), of_handle)
-
-    def marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments:
-        """Return the arguments with static leaves marked, if the function may have static leaves."""
-        if not self._has_static_leaves:
-            return args, kwargs
-        return auto_static.marked(self._fun, self._name, self._options, args, kwargs)
-
-    @property
-    def _jitted_here(self) -> Any:
-        if self._jitted is None:
-            if self._has_static_leaves:
-                static_leaves.register()
-            with warnings.catch_warnings():
-                # The user got the warnings about devices when the function was decorated.
-                if self._options.about_devices():
-                    warnings.simplefilter("ignore")
-                self._jitted = original_jit(self._fun, **self._options.given())
-        return self._jitted
-
-    def _jitted_under(self, settings: context.Context) -> Any:
-        """Return the function under JAX's own `jit`, ready for a trace under these settings.
-
-        JAX does not compare all settings itself, so a change of settings clears its cache.
-        """
-        jitted = self._jitted_here
-        if settings != self._settings:
-            self._settings = settings
-            # JAX itself reports an object without a hash.
-            with contextlib.suppress(TypeError):
-                jitted.clear_cache()
-        return jitted
-
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
             warn(f"{self._name} runs in this process{_place()}: {error}")
-
-
-def _with_handles(arguments: _Arguments, of_handle: Callable[[Array], Any]) -> _Arguments:
-    """Replace the handles in arguments, and leave static leaves marked."""
-    import jax
-
-    replaced: _Arguments = jax.tree.map(
-        lambda leaf: of_handle(leaf) if type(leaf) is Array else leaf,
-        arguments,
-        is_leaf=lambda leaf: type(leaf) is static_leaves.StaticLeaf,
-    )
-    return replaced
 
 
 def _place() -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from jitclient.calls.deps import Deps, Input
 from jitclient.calls.specialisation import Specialisation
+from jitclient.calls.where_to_trace import Facts, where_to_trace
 from jitclient.capture.ambient import process_state
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture
@@ -17,7 +18,7 @@ from jitclient.capture.manifest import state_digest, state_of
 from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
 from jitclient.jaxside import device_options, tree
-from jitclient.jaxside.context import DEFAULTS, check_carried
+from jitclient.jaxside.context import DEFAULTS, uncarried
 from jitclient.jaxside.naming import argument_name, shown
 from jitclient.wire.explaining import Explain, Explained, KeyPart, encode_parts
 from jitclient.wire.messages import Lookup, Manifest, Signature, Spec, Verb
@@ -37,12 +38,6 @@ class Identity:
     wanted: Specialisation  # with the state of this process in its context
     # Stands for the iteration order of sets, if the program may depend on it.
     order: tuple[Input, ...]
-
-    def own_trace_reason(self) -> CaptureError | None:
-        """Return why this process must trace the function, although other processes find its program; else None."""
-        if self.order:
-            return CaptureError(str(self.captured.set_order))
-        return CaptureError("the function has declared inputs") if self.wanted.deps is not None else None
 
     def parts(self) -> bytes:
         """Return the encoded parts of the key, for people."""
@@ -83,7 +78,7 @@ def identify(wanted: Specialisation, capture: Callable[[tuple[Any, ...]], Captur
     inputs = wanted.deps.now() if wanted.deps else ()
     captured = capture(_extras(wanted, inputs))
     raise_if_ambient(captured, wanted.deps)
-    check_carried(wanted.context)
+    where_to_trace(Facts(setting=uncarried(wanted.context))).raise_if_here()
     wanted = dataclasses.replace(wanted, context=(*wanted.context, *process_state.current()))
     order: tuple[Input, ...] = ()
     if captured.set_order is not None:

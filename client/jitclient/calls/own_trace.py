@@ -6,67 +6,32 @@ difference. The user's code runs once for each trace: JAX keeps the trace for a 
 
 import contextlib
 import dataclasses
-import functools
 import operator
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from types import CodeType, FunctionType, MappingProxyType, MethodType
-from typing import Any, NoReturn, TypeVar
+from types import MappingProxyType
+from typing import Any
 
 from jitclient.calls.callback_equality import difference_of_functions, is_same_capture
+from jitclient.calls.raised import Raised
 from jitclient.capture import manifest
 from jitclient.capture.codec import values
-from jitclient.capture.manifest.places import is_foundation
 from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
-from jitclient.jaxside import backend_view, tree
+from jitclient.jaxside import backend_view, trace_events, tree
 from jitclient.jaxside.avals import abstract, spec_of_aval
-from jitclient.jaxside.callbacks import callbacks_for_people, calls_back, functions_of
+from jitclient.jaxside.callbacks import callbacks_for_people, functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
 from jitclient.jaxside.ffi import described, foreign_names, registered_by_program
 from jitclient.jaxside.original_jit import original_jit
 from jitclient.wire.messages import DeviceInfo, Evidence, Spec
-
-_T = TypeVar("_T")
 
 _one_at_a_time = threading.Lock()
 _reads: weakref.WeakKeyDictionary[Any, tuple[manifest.Reads, Hashable]] = weakref.WeakKeyDictionary()
 """Reads of each trace, and the state that the function depended on, by jaxpr. JAX keeps jaxprs as long as traces."""
 
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
-
-_TRACE_EVENT = "/jax/core/compile/jaxpr_trace_duration"
-
-
-class Raised(BaseException):
-    """Exception of the user's function during its trace, on its way to the user.
-
-    Not an `Exception`, so that jitserver's own `except` clauses do not handle it: `error` may be of any class,
-    including jitserver's classes.
-    """
-
-    def __init__(self, error: BaseException) -> None:
-        super().__init__()
-        self.error = error
-
-    def raise_error(self) -> NoReturn:
-        """Raise the error itself, with its original context."""
-        error, context = self.error, self.error.__context__
-        try:
-            raise error
-        finally:
-            error.__context__ = context
-            # The traceback refers to this frame.
-            del self, error, context
-
-
-def unwrapped(call: Callable[[], _T]) -> _T:
-    """Return the result of a call, or raise the exception that the user's function raised in it."""
-    try:
-        return call()
-    except Raised as raised:
-        raised.raise_error()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +109,7 @@ class OwnTrace:
         depends: Hashable,
     ) -> bool:
         """Trace the function; return False if JAX returned an earlier trace that does not apply any more."""
-        with backend_view.of(devices), _counted_traces() as traces, manifest.observed() as observation:
+        with backend_view.of(devices), trace_events.counted() as traces, manifest.observed() as observation:
             try:
                 # Not `jitted.trace`, because a jitted object may have a field `trace`.
                 self._traced = type(jitted).trace(jitted, *args, **kwargs)
@@ -154,7 +119,7 @@ class OwnTrace:
             except BaseException as error:
                 raise Raised(error) from None
         # JAX also reports a trace if only the wrapper is new to it.
-        code = _code_of(jitted)
+        code = trace_events.code_of(jitted)
         is_new = bool(traces) and self._jaxpr() not in _reads and (code is None or observation.has_run(code))
         if is_new:
             _reads[self._jaxpr()] = observation.reads(), depends
@@ -183,20 +148,17 @@ class OwnTrace:
 
     # ---- jitserver's own code: a failure below this line does no harm
 
-    def check_arguments(self) -> None:
-        """Check that JAX and jitserver's trees see the same leaves.
+    def uses_outer_trace(self) -> bool:
+        """Return whether the function uses a value of another trace, which JAX then adds to its arguments."""
+        return len(self._traced.jaxpr.in_avals) > len(self._specs)
 
-        Raises:
-            CaptureError: the leaves differ.
-        """
+    def flattens_differently(self) -> bool:
+        """Return whether JAX sees other leaves in the arguments than jitserver's trees."""
         import jax
 
         leaves, avals = jax.tree.leaves(self._dynamic), self._traced.jaxpr.in_avals
-        if len(avals) > len(self._specs):
-            raise CaptureError("the function uses a value of another trace")
         same = len(leaves) == len(self._leaves) == len(avals) and all(map(operator.is_, leaves, self._leaves))
-        if not same or not all(map(_is_of, avals, self._specs)):
-            raise CaptureError("JAX flattens the arguments differently")
+        return not same or not all(map(_is_of, avals, self._specs))
 
     def evidence(self, ref: values.Ref) -> Evidence:
         """Return the evidence by which the trace is compared with another."""
@@ -269,11 +231,6 @@ class OwnTrace:
         """
         from jax import export
 
-        if calls_back(self._traced.jaxpr):
-            what = callbacks_for_people(self._traced.jaxpr)
-            raise CaptureError(f"the callbacks stay in this process: {what}")
-        if stays := self.local_only_reason():
-            raise CaptureError(stays)
         results = self.results()
         with _without_locations():
             try:
@@ -287,10 +244,14 @@ class OwnTrace:
             raise CaptureError(f"the program uses {exported.nr_devices} devices of this process")
         return Exported(program, digest(program).hex(), results)
 
-    def local_only_reason(self) -> str:
-        """Return why only a process that has the code of its foreign functions can run the program, or ""."""
+    def callbacks_for_people(self) -> str:
+        """Return the callbacks of the program in words, or ""."""
+        return callbacks_for_people(self._traced.jaxpr)
+
+    def foreign_functions(self) -> str:
+        """Return the foreign functions that the program calls in words, or ""."""
         names = foreign_names(self._traced.jaxpr)
-        return f"the program calls the {described(names)}, whose code is only in this process" if names else ""
+        return described(names) if names else ""
 
     def is_foreign(self) -> bool:
         """Return whether the program calls foreign functions of the user, which may be other functions on the
@@ -348,50 +309,6 @@ class OwnTrace:
 def _first_sentence(error: Exception) -> str:
     """Return the first sentence of an error whose text continues with advice and examples."""
     return str(error).partition("\n")[0].partition(". ")[0]
-
-
-class _Counting(threading.local):
-    traces: list[str] | None = None
-
-
-_counting = _Counting()
-
-
-@contextlib.contextmanager
-def _counted_traces() -> Iterator[list[str]]:
-    """Yield a list of the functions that JAX traces in this thread; empty if JAX has the trace already."""
-    _listen()
-    before, _counting.traces = _counting.traces, []
-    try:
-        yield _counting.traces
-    finally:
-        _counting.traces = before
-
-
-def _code_of(fun: Any) -> CodeType | None:
-    """Return the code that runs when a jitted function is traced; None if it is neither the user's nor a package's."""
-    while fun is not None and not isinstance(fun, FunctionType):
-        if isinstance(fun, functools.partial):
-            fun = fun.func
-        elif isinstance(fun, MethodType):
-            fun = fun.__func__
-        elif is_foundation(type(fun).__module__) or type(fun).__module__.startswith("jitclient."):
-            fun = getattr(fun, "__wrapped__", None)
-        else:
-            fun = type(fun).__call__ if callable(fun) else None
-    return None if fun is None or is_foundation(fun.__module__) else fun.__code__
-
-
-@functools.cache
-def _listen() -> None:
-    from jax import monitoring
-
-    monitoring.register_event_duration_secs_listener(_note_event)
-
-
-def _note_event(event: str, duration_secs: float, **kwargs: str | int) -> None:
-    if event == _TRACE_EVENT and _counting.traces is not None:
-        _counting.traces.append(str(kwargs.get("fun_name")))
 
 
 def _filled(arguments: Any) -> Any:

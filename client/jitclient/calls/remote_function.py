@@ -154,7 +154,7 @@ class RemoteFunction(Generic[P, R]):
             >>> step.eval_shape(params, x)["w"].shape
             (8, 8)
         """
-        return self.general_path().in_process("eval_shape", args, kwargs)
+        return self.general_path().in_process.stage("eval_shape", args, kwargs)
 
     def _cache_size(self) -> int:
         """Return the number of the function's programs that this process knows; the name is JAX's."""

@@ -37,6 +37,12 @@ class Specialisation:
         return tree.leaf_order(self.structure)
 
     @property
+    def where(self) -> str:
+        """File and line of the function; empty if it has no code."""
+        code = getattr(self.fun, "__code__", None)
+        return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+
+    @property
     def names(self) -> list[str]:
         """Paths of the leaves, in the user's terms."""
         return leaf_names(self.fun, self.structure, [where for where, _ in self.statics])

@@ -11,8 +11,8 @@ from typing import Any
 
 from jitclient.calls.arguments import NotAnArray, dtype_name, spec_of, specs_of
 from jitclient.calls.attempts import CallFailed, attempted
-from jitclient.calls.own_trace import unwrapped
 from jitclient.calls.program import Program
+from jitclient.calls.raised import unwrapped
 from jitclient.calls.specialisation import Specialisation
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings

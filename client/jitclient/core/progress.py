@@ -1,8 +1,11 @@
-"""Progress line on the terminal during long work, shown only if stderr is a terminal."""
+"""Progress line on the terminal during long work, shown only if stderr is a terminal.
+
+A thread that waits for the daemon has at most one line, that of its innermost `shown`, so no function passes it on.
+"""
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from jitclient.core.notices import is_terminal
 from jitclient.core.threads import Thread
@@ -10,19 +13,33 @@ from jitclient.core.threads import Thread
 PATIENCE_SECONDS = 0.5
 
 
+class _Here(threading.local):
+    line: "_Line | None" = None
+
+
+_here = _Here()
+
+
 @contextlib.contextmanager
-def shown(label: str, enabled: bool) -> Iterator[Callable[[str], None]]:
-    """Show `compiling LABEL 3 s` after half a second; yield a function that replaces the first word."""
-    if not enabled or not is_terminal():
-        yield lambda phase: None
-        return
-    line = _Line(label)
-    with contextlib.suppress(RuntimeError):  # no thread is available
-        Thread(line.wait, "progress").start()
+def shown(label: str, enabled: bool) -> Iterator[None]:
+    """Show `compiling LABEL 3 s` after half a second. `report_phase` replaces the first word."""
+    line = _Line(label) if enabled and is_terminal() else None
+    before, _here.line = _here.line, line
+    if line is not None:
+        with contextlib.suppress(RuntimeError):  # no thread is available
+            Thread(line.wait, "progress").start()
     try:
-        yield line.show_phase
+        yield
     finally:
-        line.stop()
+        _here.line = before
+        if line is not None:
+            line.stop()
+
+
+def report_phase(phase: str) -> None:
+    """Show the phase of the work for which this thread waits, if the thread has a line."""
+    if _here.line is not None:
+        _here.line.show_phase(phase)
 
 
 class _Line:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from jitclient.core.settings import BOOLEANS
-from jitclient.errors import CaptureError
 from jitclient.jaxside import internals, shardings
 from jitclient.jaxside.jax_settings import (
     CARRIED,
@@ -75,17 +74,11 @@ def _read(jax: Any) -> Context:
     return tuple(settings)
 
 
-def check_carried(context: Context) -> None:
-    """Refuse settings that the daemon cannot apply to a single call.
-
-    Raises:
-        CaptureError: A setting of this kind differs from its default.
-    """
-    for name, value in (*context, *_differing(REFUSED_WHEN_COMPILING)):
-        if name in REFUSED or name in REFUSED_WHEN_COMPILING:
-            raise CaptureError(
-                f"the setting {name} = {value!r} applies to a whole process, so the daemon cannot use it for one call"
-            )
+def uncarried(context: Context) -> str:
+    """Return a setting that applies to a whole process and differs from its default, with its value; else ""."""
+    found = (*context, *_differing(REFUSED_WHEN_COMPILING))
+    refused = (f"{name} = {value!r}" for name, value in found if name in REFUSED or name in REFUSED_WHEN_COMPILING)
+    return next(refused, "")
 
 
 def check_tracing(name: str) -> None:
@@ -98,15 +91,10 @@ def check_tracing(name: str) -> None:
         raise RuntimeError(f"re-tracing function {name} for `jit`, but 'no_tracing' is set")
 
 
-def check_single_process() -> None:
-    """Refuse programs that consist of several processes, which compute together on all their devices.
-
-    Raises:
-        CaptureError: This process is one of several.
-    """
+def is_one_of_several() -> bool:
+    """Return whether the program consists of several processes, which compute together on all their devices."""
     jax = sys.modules.get("jax")
-    if jax is not None and jax.distributed.is_initialized() and jax.process_count() > 1:
-        raise CaptureError("this process is one of several (jax.distributed), which the daemon does not support")
+    return jax is not None and jax.distributed.is_initialized() and jax.process_count() > 1
 
 
 def check_execution(name: str) -> None:

@@ -26,7 +26,6 @@ def look_up(
     lookup: Lookup,
     manifests_of: Callable[[Sequence[tuple[str, ...]]], tuple[Manifest, ...]],
     deref: values.Deref,
-    report_phase: Callable[[str], None],
 ) -> tuple[Found, int]:
     """Look up a program on the daemon.
 
@@ -37,7 +36,8 @@ def look_up(
     """
 
     def attempt() -> Found:
-        session.connect().on_busy = report_phase
+        # A report that fails is lost, so reach the daemon first.
+        session.connect()
         session.send_report()
         found: Found = session.ask_once(Verb.LOOKUP, lookup, Found, deref)
         if found.names:
@@ -54,7 +54,6 @@ def make(
     request: Prepare,
     payload: bytes,
     deref: values.Deref,
-    report_phase: Callable[[str], None],
     meanwhile: Callable[[], None] | None = None,
 ) -> tuple[Prepared, int]:
     """Make the daemon compile a program from a payload.
@@ -76,7 +75,6 @@ def make(
     key = request.traced.key if request.traced else request.lookup.capture_key
 
     def attempt() -> Prepared:
-        session.connect().on_busy = report_phase
         for start in range(0, len(payload), UPLOAD_BYTES):
             session.ask_once(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]), None)
         prepared: Prepared = session.ask_once(Verb.PREPARE, request, Prepared, deref, meanwhile=meanwhile)

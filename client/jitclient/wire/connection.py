@@ -13,6 +13,7 @@ import msgspec
 from rpyc.core import consts
 from rpyc.core.protocol import Connection
 
+from jitclient.core import progress
 from jitclient.errors import DaemonLost, DaemonSilent, NotSent, ProtocolError
 from jitclient.wire.channel import LENGTH, WireChannel
 from jitclient.wire.encoding import decoded, decoder
@@ -131,7 +132,6 @@ class ClientConnection(WireConnection):
         A working daemon sends BUSY every second, so a daemon that is silent for `patience` seconds is lost or hangs.
         """
         super().__init__(_Nothing(), channel)
-        self.on_busy: Callable[[str], None] = _ignore
         self.on_callback: Callable[[bytes], None] | None = None
         self._replies: collections.deque[Reply] = collections.deque()
         self._leased: Leased | None = None
@@ -242,7 +242,7 @@ class ClientConnection(WireConnection):
         if kind == REPLY:
             self._replies.append(_decode(body))
         elif kind == BUSY:
-            self.on_busy(decoded(body, Busy).phase)
+            progress.report_phase(decoded(body, Busy).phase)
         elif kind == CALLBACK and self.on_callback is not None:
             self.on_callback(body)
         elif kind == LEASED:
@@ -322,10 +322,6 @@ class ClientConnection(WireConnection):
             return kind(f"the connection to the daemon broke: {error}")
         action = "has not read" if kind is NotSent else "has sent nothing"
         return DaemonSilent(f"the daemon {action} for {self._patience if seconds is None else seconds:g} s")
-
-
-def _ignore(phase: str) -> None:
-    pass
 
 
 class _Nothing:

@@ -18,6 +18,7 @@ import pytest
 from jax.experimental import io_callback
 
 import jitclient
+from jitclient.core import progress
 from jitclient.errors import DaemonHangs, HostUnreachable, Incompatible
 from jitclient.session import process
 from jitclient.session.session import Session
@@ -566,8 +567,9 @@ def noted_trips(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def undisturbed(session: Session, trips: list[str], exchange: Callable[[], Any]) -> Any:
     """What an exchange returns: the first in which the daemon does not say that it is busy, a trip more."""
     said = list[str]()
-    with session:  # held, so that the background sends nothing
-        session.connection.on_busy = said.append  # type: ignore[union-attr]
+    # Held, so that the background sends nothing.
+    with session, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(progress, "report_phase", said.append)
         while True:
             trips.clear(), said.clear()
             found = exchange()

@@ -20,8 +20,8 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 def test_it_begins_during_long_work(begun: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
-    with progress.shown("f()", enabled=True) as say:
-        say("tracing")
+    with progress.shown("f()", enabled=True):
+        progress.report_phase("tracing")
         assert begun.wait(60)
 
 
@@ -34,3 +34,20 @@ def test_it_does_not_begin_after_short_work(begun: threading.Event, monkeypatch:
     made[0].join(60)
     assert not made[0].is_alive()
     assert not begun.is_set()
+
+
+@pytest.mark.usefixtures("begun")
+def test_a_phase_is_shown_on_the_threads_innermost_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(Progress, "update", lambda self, task, description: shown.append(description))
+    with progress.shown("f()", enabled=True):
+        with progress.shown("g()", enabled=True):
+            progress.report_phase("tracing")
+        with progress.shown("h()", enabled=False):
+            progress.report_phase("tracing")
+        progress.report_phase("lowering")
+        other = Thread(lambda: progress.report_phase("compiling"), "other")
+        other.start()
+        other.join(60)
+    progress.report_phase("running")
+    assert shown == ["tracing g()", "lowering f()"]

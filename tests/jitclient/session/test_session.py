@@ -84,7 +84,7 @@ def test_a_capture_beyond_all_measure_is_not_sent(session: Any, monkeypatch: pyt
         "0" * 32, "0" * 32, (), Signature(tree=b"", leaves=(), statics=(), donated=(), options=(), context=())
     )
     with pytest.raises(errors.CaptureError, match="Pass large arrays as arguments"):
-        programs.make(session, Prepare(lookup, "f", ""), bytes(11), lambda index: index, print)
+        programs.make(session, Prepare(lookup, "f", ""), bytes(11), lambda index: index)
     assert not asked
 
 

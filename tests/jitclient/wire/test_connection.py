@@ -13,6 +13,7 @@ import pytest
 from rpyc.core import brine, consts
 from rpyc.core.service import Service
 
+from jitclient.core import progress
 from jitclient.errors import DaemonLost, DaemonSilent, ProtocolError
 from jitclient.wire import channel, shared_memory, stream
 from jitclient.wire.channel import WireChannel
@@ -294,9 +295,9 @@ def test_arrays_of_any_size_are_sent_and_read_in_pieces_that_macos_takes(monkeyp
         end.close()
 
 
-def test_busy_frames_reach_the_listener_and_are_no_answer(ends: Ends) -> None:
+def test_busy_frames_report_the_phase_and_are_no_answer(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
     phases: list[str] = []
-    ends.client.on_busy = phases.append
+    monkeypatch.setattr(progress, "report_phase", phases.append)
     busy = bytes((18,)) + msgspec.msgpack.encode(["tracing", 1.5])
     ends.bare.sendall(b"".join(struct.pack("<I", len(frame)) + frame for frame in (busy, replied(Reply(7)))))
     assert exchanged(ends) == Reply(7)

@@ -1,0 +1,147 @@
+"""Agreement of the own trace with the daemon's trace, or with that of a program that was found."""
+
+import os
+from typing import NamedTuple
+
+from jitclient.calls.failures import TracesDifferError
+from jitclient.calls.miss import Functions, Miss
+from jitclient.capture.ambient.patches import find_patches
+from jitclient.capture.dump import Capture
+from jitclient.capture.manifest import covers, packages_of, state_digest
+from jitclient.errors import CaptureError, ProgramsDiffer
+from jitclient.jaxside import tree
+from jitclient.jaxside.evidence import difference_of_evidence
+from jitclient.session.failures import TraceFailed
+from jitclient.wire.messages import Evidence, Manifest, Prepared, Settle, State, Verb
+
+
+class Agreement(NamedTuple):
+    """Agreement of the own trace with the daemon's."""
+
+    capture: Capture  # after the trace
+    functions: Functions  # the functions that the program calls back
+    order_free: bytes  # digest without the order of the traces, if they differ in their order alone
+
+
+def agreed(miss: Miss, prepared: Prepared) -> Agreement:
+    """Compare the own trace with the daemon's.
+
+    Raises:
+        TracesDifferError: the traces differ, or the trace changed something.
+        CaptureError: JAX and jitserver's trees see different arguments.
+    """
+    own = miss.own
+    miss.check_arguments()
+    if own.is_foreign():
+        raise TracesDifferError("the program calls foreign functions of the user")
+    after = unchanged(miss)
+    structure, functions = miss.rebuilt(prepared)
+    difference, order_free = difference_of_evidence(own.evidence(miss.ref), prepared.evidence), b""
+    if difference and (mine := own.order_free(miss.ref)):
+        # Empty if another client has settled the program in the meantime.
+        there = _order_free_there(miss)
+        if mine == there or (not there and _is_reordered(miss, prepared.evidence)):
+            difference, order_free = "", mine
+    difference = (
+        difference
+        or own.difference_of_results(prepared.results, tree.unflattener_of_sent(structure))
+        or own.difference_of_callbacks(functions, miss.ref, in_order=not order_free)
+    )
+    if difference:
+        raise TracesDifferError(f"the daemon's trace differs: {difference}")
+    return Agreement(after, functions if order_free else own.callbacks(), order_free)
+
+
+def check_hit(miss: Miss, prepared: Prepared) -> None:
+    """Trace the function in this process as well, and compare the trace with the program that was found.
+
+    Raises:
+        ProgramsDiffer: the program that was found is stale.
+    """
+    miss.trace()
+    own, there = miss.own, prepared.evidence
+    in_order = own.evidence(miss.ref).digest == there.digest
+    is_same = in_order or _is_reordered(miss, there)
+    structure, functions = miss.rebuilt(prepared)
+    differs_otherwise = own.difference_of_results(
+        prepared.results, tree.unflattener_of_sent(structure)
+    ) or own.difference_of_callbacks(functions, miss.ref, in_order=in_order)
+    if differs_otherwise or not is_same:
+        name = miss.wanted.name
+        raise ProgramsDiffer(
+            f"{name}: the cached program differs from the trace in this process. Please report this, with the "
+            f"function. Run `jitserver cache rm {name}` to remove the program."
+        )
+
+
+def unchanged(miss: Miss) -> Capture:
+    """Return the capture of the function after its trace.
+
+    Raises:
+        TracesDifferError: the trace changed something, a side effect that must happen in each process.
+    """
+    if changed := miss.own.reads.nonrepeatable:
+        raise _trace_changes(miss, changed)
+    try:
+        after = miss.identify_again().captured
+    except CaptureError as error:
+        raise _trace_changes(miss, f"the captured values: {error}") from error
+    if after.key != miss.identity.captured.key:
+        miss.record_change(after)
+        raise _trace_changes(miss, "the captured values")
+    return after
+
+
+def _trace_changes(miss: Miss, changed: str) -> TracesDifferError:
+    return TracesDifferError(miss.decide(trace_changes=changed).reason)
+
+
+def is_explained(miss: Miss) -> bool:
+    """Return whether the difference comes from data in installed packages that the own trace read.
+
+    The answer is False if user code that was put on a package, outside the names of the manifest, may be the cause
+    as well.
+    """
+    reads = miss.own.reads
+    if reads.unobserved_reason or reads.nonrepeatable or reads.ambient or not reads.names:
+        return False
+    packages = packages_of(reads.names).union(miss.identity.captured.packages)
+    if not all(covers(reads.names, *place) for package in packages for place in find_patches(package)):
+        return False
+    return bool(miss.session.ask(Verb.STATE, State(reads.names, reads.state), list[str]))
+
+
+def settle(miss: Miss, refusal: str = "", order_free: bytes = b"") -> None:
+    """Report the outcome to the daemon, which then offers the program to other processes, or refuses the function."""
+    manifest, state = manifest_of(miss), miss.own.reads.state
+    settled = Settle(miss.identity.lookup, miss.wanted.name, manifest, refusal, state, order_free)
+    miss.session.ask(Verb.SETTLE, settled, None)
+
+
+def manifest_of(miss: Miss) -> Manifest:
+    """Return the manifest of the own trace: the state of installed packages that it read."""
+    reads = miss.own.reads
+    # A random state, so that no process finds the program, except a daemon that restarts.
+    if reads.unobserved_reason:
+        return Manifest((reads.unobserved_reason,), os.urandom(16))
+    return Manifest(reads.names, state_digest(reads.names, reads.state)) if reads.names else Manifest()
+
+
+def _is_reordered(miss: Miss, there: Evidence) -> bool:
+    """Return whether the trace of a program that was found equals the own trace except for its order.
+
+    The daemon has kept only a digest of the trace, so it traces the function again.
+    """
+    mine = miss.own.order_free(miss.ref)
+    if not mine or there.order_free:
+        return bool(mine) and mine == there.order_free
+    try:
+        again, _ = miss.make_from_capture(miss.identity.lookup, None, force_trace=True)
+    except TraceFailed:
+        return False
+    return again.evidence.digest == there.digest and mine == _order_free_there(miss)
+
+
+def _order_free_there(miss: Miss) -> bytes:
+    found: bytes = miss.session.ask(Verb.ORDER_FREE, miss.identity.lookup, bytes)
+    return found

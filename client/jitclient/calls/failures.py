@@ -1,0 +1,37 @@
+"""Failures on the way to a program, none of which reaches the user's program."""
+
+import contextlib
+from collections.abc import Iterator
+
+from jitclient.core.settings import settings
+from jitclient.errors import ArrayLost, CaptureError, CrashesDaemon, DaemonError, ProgramsDiffer, SessionBusy
+from jitclient.session.failures import TraceFailed
+
+
+class InputsChangedError(Exception):
+    """Change of a declared input during the trace."""
+
+
+class TracesDifferError(CaptureError):
+    """Own trace that differs, or may differ, from the daemon's, so that each process must trace the function."""
+
+
+@contextlib.contextmanager
+def failures_to_capture_error() -> Iterator[None]:
+    """Turn every failure of jitserver into a CaptureError, which leads to the own trace or to a run in this process.
+
+    All code except the trace of the user's function runs inside. Refusals and the loss of the daemon pass through.
+    """
+    try:
+        yield
+    except (CaptureError, DaemonError, SessionBusy, ArrayLost, ProgramsDiffer, TraceFailed, InputsChangedError):
+        raise
+    except CrashesDaemon as error:
+        if settings().fallback == "error":
+            raise
+        raise CaptureError(str(error)) from error
+    except Exception as error:
+        if settings().fallback == "error" and type(error).__name__ == "JaxRuntimeError":
+            raise
+        what = f"{type(error).__name__}: {error}"
+        raise CaptureError(f"jitserver failed ({what:.300}). Please report this") from error

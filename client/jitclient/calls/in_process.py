@@ -1,0 +1,106 @@
+"""Function under JAX's own `jit` in this process: for calls that run here, for the own trace, and for stages."""
+
+import contextlib
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+from jitclient.arrays.array import Array
+from jitclient.calls import auto_static
+from jitclient.jaxside import context, static_leaves
+from jitclient.jaxside.avals import abstract
+from jitclient.jaxside.options import JitOptions
+from jitclient.jaxside.original_jit import original_jit
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+class InProcess:
+    """Function under JAX's own `jit` in this process, which takes handles among its arguments."""
+
+    def __init__(self, fun: Callable[..., Any], name: str, options: JitOptions, has_static_leaves: bool) -> None:
+        self._fun = fun
+        self._name = name
+        self._options = options
+        self._has_static_leaves = has_static_leaves
+        self._made: Any = None
+        self._settings: context.Context = ()  # of the function's last trace
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function. Imports jax."""
+        jitted = self._jitted
+        given, keywords = self._arguments(args, kwargs, Array.in_process)
+        return jitted(*given, **keywords)
+
+    def stage(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a method of JAX's own jitted function, such as "lower"; return its result."""
+        make = getattr(self._jitted, name)
+        given, keywords = self._arguments(args, kwargs, _abstract)
+        return make(*given, **keywords)
+
+    def marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """Return the arguments with static leaves marked, if the function may have static leaves."""
+        if not self._has_static_leaves:
+            return args, kwargs
+        return auto_static.marked(self._fun, self._name, self._options, args, kwargs)
+
+    def for_trace(self, settings: context.Context) -> Any:
+        """Return the function under JAX's own `jit`, ready for a trace under these settings.
+
+        JAX does not compare all settings itself, so a change of settings clears its cache.
+        """
+        jitted = self._jitted
+        if settings != self._settings:
+            self._settings = settings
+            # JAX itself reports an object without a hash.
+            with contextlib.suppress(TypeError):
+                jitted.clear_cache()
+        return jitted
+
+    def clear_cache(self) -> None:
+        """Make JAX trace the function again, because it does not see rebound objects."""
+        if self._made is not None:
+            self._made.clear_cache()
+
+    @property
+    def _jitted(self) -> Any:
+        if self._made is None:
+            if self._has_static_leaves:
+                static_leaves.register()
+            with warnings.catch_warnings():
+                # The user got the warnings about devices when the function was decorated.
+                if self._options.about_devices():
+                    warnings.simplefilter("ignore")
+                self._made = original_jit(self._fun, **self._options.given())
+        return self._made
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any], of_handle: Callable[[Array], Any]) -> Arguments:
+        """Return the arguments for this process's own jax, with handles replaced. Imports jax."""
+        import jax
+
+        # This map turns static leaves into plain values.
+        plain: Arguments = jax.tree.map(lambda leaf: leaf, (args, kwargs))
+        if context.jit_is_disabled():
+            return _with_handles(plain, of_handle)
+        return _with_handles(self.marked(*plain), of_handle)
+
+
+def abstract_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    """Return arguments for a trace, in which abstract values replace the handles. Static leaves stay marked."""
+    return _with_handles((args, kwargs), _abstract)
+
+
+def _abstract(handle: Array) -> Any:
+    return abstract(handle.spec)
+
+
+def _with_handles(arguments: Arguments, of_handle: Callable[[Array], Any]) -> Arguments:
+    """Replace the handles in arguments, and leave static leaves marked."""
+    import jax
+
+    replaced: Arguments = jax.tree.map(
+        lambda leaf: of_handle(leaf) if type(leaf) is Array else leaf,
+        arguments,
+        is_leaf=lambda leaf: type(leaf) is static_leaves.StaticLeaf,
+    )
+    return replaced

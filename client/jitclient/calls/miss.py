@@ -1,0 +1,251 @@
+"""Miss: a call whose program this process does not have, on its way to that program.
+
+The steps are functions of other modules, each of which takes the miss: `calls/compilation.py` has their order.
+"""
+
+import contextlib
+import dataclasses
+import importlib.util
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from jitclient.calls.compile_log import CompileLog
+from jitclient.calls.deps import Input, stamp_of
+from jitclient.calls.failures import InputsChangedError
+from jitclient.calls.identity import Identity, identify, manifests_of
+from jitclient.calls.own_trace import OwnTrace
+from jitclient.calls.program import Program
+from jitclient.calls.specialisation import Specialisation
+from jitclient.calls.where_to_trace import Decision, Facts, where_to_trace
+from jitclient.capture.codec import values
+from jitclient.capture.dump import Capture
+from jitclient.capture.results.reader import CallbackFunctions, RebuiltObjects
+from jitclient.core import progress
+from jitclient.errors import CaptureError
+from jitclient.jaxside import after_fork, context, tree
+from jitclient.jaxside.static_leaves import StaticLeaf
+from jitclient.session import programs
+from jitclient.session.session import Session
+from jitclient.wire import labels
+from jitclient.wire.messages import DeviceInfo, Evidence, Found, Lookup, Manifest, Prepare, Prepared, Verb
+
+Functions = Sequence[Callable[..., tuple[Any, ...]]]
+"""Functions that a program calls back, in the order of their slots."""
+
+
+class Miss:
+    """State of one miss.
+
+    Attributes:
+        session: the session with the daemon.
+        wanted: the function, options and signature to compile for.
+        own: the trace of this process, with its evidence.
+        captured: the capture from before the trace; None if the function cannot be captured.
+        identity: the identity of the program, set by `identify`.
+        inputs: the declared inputs, set before the trace.
+        facts: the facts, so far as they are known, which decide where to trace the function.
+        note: a note for the user, shown once the own trace is on the daemon.
+    """
+
+    identity: Identity
+
+    def __init__(
+        self, session: Session, wanted: Specialisation, capture: Callable[[tuple[Any, ...]], Capture], own: OwnTrace
+    ) -> None:
+        self.session = session
+        self.wanted = wanted
+        self.own = own
+        self.captured: Capture | None = None
+        self.inputs: tuple[Input, ...] = ()
+        self.note = ""
+        self.facts = Facts()
+        self._capture = capture
+        self._extras: tuple[Any, ...] = ()  # of `captured`
+        self._seen: tuple[str, Sequence[DeviceInfo]] | None = None
+
+    def decide(self, **facts: Any) -> Decision:
+        """Add facts to those known so far, and decide where to trace the function."""
+        self.facts = dataclasses.replace(self.facts, **facts)
+        return where_to_trace(self.facts)
+
+    # ---- the function
+
+    def identify(self) -> Decision:
+        """Capture the function, identify its program, and decide where to trace it.
+
+        Raises:
+            CaptureError: the program has no key that other processes can compute.
+        """
+        wanted = self.wanted
+        self.decide(
+            is_one_of_several=context.is_one_of_several(),
+            verify=self.session.settings.verify,
+            can_trace=_can_trace(),
+            is_operation=_is_operation(wanted),
+            has_deps=wanted.deps is not None,
+        ).raise_if_here()
+        self.identity = identify(wanted, self._capture_before)
+        self.inputs = self.identity.inputs
+        return self.decide(set_order=str(self.identity.captured.set_order) if self.identity.order else "")
+
+    def _capture_before(self, extras: tuple[Any, ...]) -> Capture:
+        """Capture the function with extras; if they cannot be captured, keep a capture of the function alone."""
+        self.captured, self._extras = None, extras
+        try:
+            self.captured = self._capture(extras)
+        except CaptureError:
+            if extras:
+                self._capture_before(())
+            raise
+        return self.captured
+
+    def capture_again(self) -> Capture:
+        """Capture the function with the extras of `captured`, to see changes."""
+        return self._capture(self._extras)
+
+    def identify_again(self) -> Identity:
+        """Identify the program of the function in its state after the trace."""
+        return identify(self.wanted, self._capture)
+
+    def ref(self, value: Any) -> int | None:
+        """Return the position of an object in the capture, or None."""
+        return self.identity.captured.index_of(value)
+
+    # ---- the own trace
+
+    def trace(self) -> None:
+        """Run the own trace.
+
+        Raises:
+            Raised: the user's function raised an exception.
+            InputsChangedError: a declared input changed during the trace.
+        """
+        wanted = self.wanted
+        platform, devices = self.backend()
+        start = time.perf_counter()
+        key = "" if self.captured is None else self.captured.function_key
+        self.own.run(platform, devices, wanted.order, (key, stamp_of(self.inputs)))
+        self.own.seconds = time.perf_counter() - start
+        if wanted.deps is not None and not wanted.deps.still(self.inputs):
+            raise InputsChangedError
+
+    def trace_meanwhile(self) -> None:
+        """Run the own trace and lower it, while the daemon works."""
+        self.trace()
+        with contextlib.suppress(Exception):  # the comparison raises it again
+            self.own.evidence(self.ref)
+
+    def record_change(self, now: Capture) -> None:
+        """Record that the trace changed the captured state; `now` is the capture after the trace."""
+        self.own.record_change((now.function_key, stamp_of(self.inputs)))
+
+    def check_arguments(self) -> None:
+        """Check that JAX and jitserver's trees see the same leaves.
+
+        Raises:
+            CaptureError: the leaves differ.
+        """
+        own = self.own
+        self.decide(
+            uses_outer_trace=own.uses_outer_trace(), flattens_differently=own.flattens_differently()
+        ).raise_if_here()
+
+    def backend(self) -> tuple[str, Sequence[DeviceInfo]]:
+        """Return the platform and the devices that the own trace sees. Asks the daemon only once."""
+        if self._seen is None:
+            with self.session as session:
+                self._seen = session.platform, _devices_of(session)
+        return self._seen
+
+    # ---- the daemon
+
+    def _progress(self) -> contextlib.AbstractContextManager[None]:
+        return progress.shown(labels.of_call(self.wanted.name, self.wanted.specs), self.session.settings.progress)
+
+    def look_up(self, lookup: Lookup, deref: values.Deref) -> tuple[Found, int]:
+        """Look up a program on the daemon; the results are those of `programs.look_up`."""
+        with self._progress():
+            return programs.look_up(self.session, lookup, manifests_of, deref)
+
+    def make_from_capture(
+        self,
+        lookup: Lookup,
+        manifest: Manifest | None,
+        meanwhile: Callable[[], None] | None = None,
+        force_trace: bool = False,
+    ) -> tuple[Prepared, int]:
+        """Make the daemon trace and compile the function; the results are those of `programs.make`."""
+        captured, parts = self.identity.captured, self.identity.parts()
+        request = Prepare(lookup, self.wanted.name, self.wanted.where, None, parts, manifest, force_trace)
+        with self._progress():
+            return programs.make(self.session, request, captured.payload, captured.object_at, meanwhile)
+
+    def make_from_program(self, request: Prepare, program: bytes) -> tuple[Prepared, int]:
+        """Make the daemon compile a program of the own trace; the results are those of `programs.make`."""
+        with self._progress():
+            return programs.make(self.session, request, program, values.no_deref)
+
+    def report(self, lookup: Lookup, prepared: Prepared) -> None:
+        """Log a program that was made from the capture, or found."""
+        CompileLog(self.wanted, self.identity.parts).report(self.session, lookup, prepared)
+
+    # ---- the program
+
+    def rebuilt(self, prepared: Prepared) -> tuple[tree.Structure, Functions]:
+        """Return the tree of a program's results and its callbacks, rebuilt as in a process that finds the program."""
+        captured = self.identity.captured
+        structure = tree.decode(prepared.tree, RebuiltObjects(captured, prepared.made).object_at)
+        called = CallbackFunctions(captured, prepared.callbacks)
+        return structure, [called.object_at(-1 - number) for number in range(len(prepared.slots))]
+
+    def program_of_daemon(self, prepared: Prepared, generation: int) -> Program:
+        """Return a program that the daemon traced, or that was found."""
+        structure, functions = self.rebuilt(prepared)
+        unflatten = tree.unflattener_of_sent(structure)
+        return self.program(prepared, generation, self.identity.captured, unflatten, functions)
+
+    def program(
+        self,
+        prepared: Prepared,
+        generation: int,
+        watched: Capture | None,
+        unflatten: Callable[[Sequence[Any]], Any],
+        functions: Functions = (),
+    ) -> Program:
+        """Return a program; `watched` shows whether objects that the function refers to were rebound."""
+        prepared = msgspec.structs.replace(prepared, evidence=Evidence())
+        stamp = stamp_of(self.inputs)
+        return Program(self.session, generation, watched, prepared, self.wanted, unflatten, stamp, functions)
+
+
+def _is_operation(wanted: Specialisation) -> bool:
+    """Return whether the program is an array operation of jitclient.
+
+    Its code is then jitclient's own on both sides, and none of its arguments contains an object of the user's.
+    """
+    is_ours = (wanted.fun.__module__ or "").startswith("jitclient.arrays.")
+    return is_ours and all(given is StaticLeaf for given in tree.objects_in(wanted.structure))
+
+
+def _can_trace() -> bool:
+    """Return whether this process can trace functions itself."""
+    if after_fork.has_no_threads():
+        return False
+    try:
+        return importlib.util.find_spec("jax") is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _devices_of(session: Session) -> list[DeviceInfo]:
+    """Return the daemon's devices if a trace in this process would see other devices, else an empty list."""
+    import jax
+
+    with contextlib.suppress(RuntimeError):  # jax finds no device here
+        if session.platform == jax.default_backend():
+            return []
+    found: list[DeviceInfo] = session.ask(Verb.DEVICES, None, list[DeviceInfo])
+    return found

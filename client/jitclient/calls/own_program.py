@@ -1,0 +1,118 @@
+"""Programs made from the own trace, and compiled on the daemon."""
+
+import functools
+
+from jitclient.calls.agreement import manifest_of, unchanged
+from jitclient.calls.compile_log import CompileLog
+from jitclient.calls.failures import failures_to_capture_error
+from jitclient.calls.identity import parts_of_traced, signature_of
+from jitclient.calls.miss import Miss
+from jitclient.calls.own_trace import Exported
+from jitclient.calls.program import Program
+from jitclient.calls.where_to_trace import Where
+from jitclient.capture.codec import values
+from jitclient.capture.dump import Capture
+from jitclient.core.notices import warn
+from jitclient.errors import CaptureError
+from jitclient.jaxside import context, tree
+from jitclient.wire.messages import Lookup, Manifest, Prepare, Traced
+
+
+def for_all_processes(miss: Miss, why: CaptureError | None) -> Program:
+    """Make the daemon compile the own trace, so that other processes find the program by the function's own key.
+
+    `why` is the cause to log; if None, the log has the differences from the nearest program.
+
+    Raises:
+        CaptureError: the program or its trace cannot be shared.
+    """
+    own, identity = miss.own, miss.identity
+    exported = _exported(miss)
+    decision = miss.decide(unobserved=own.reads.unobserved_reason)
+    if decision.where is Where.EACH_PROCESS:
+        raise CaptureError(decision.reason)
+    after = unchanged(miss)
+    structure, evidence = tree.encode(own.structure(), miss.ref), own.comparable_evidence(miss.ref)
+    traced = Traced(exported.key, exported.results, structure, evidence)
+    log = CompileLog(miss.wanted, identity.parts, why)
+    return _sent(miss, identity.lookup, exported.program, traced, manifest_of(miss), log, after)
+
+
+def for_this_process(miss: Miss, why: CaptureError) -> Program:
+    """Make the daemon compile the own trace, which other processes must make, too.
+
+    Raises:
+        CaptureError: the program can run in this process only.
+    """
+    wanted = miss.wanted
+    miss.inputs = wanted.deps.now() if wanted.deps else ()
+    miss.trace()
+    try:
+        with failures_to_capture_error():
+            exported = _exported(miss)
+            signature = signature_of(wanted, None)
+            log = CompileLog(wanted, functools.partial(parts_of_traced, wanted, exported.key, signature), why)
+            lookup = Lookup(exported.key, "", (), signature)
+            traced = Traced(exported.key, exported.results, tree.UNKNOWN)
+            made = _sent(miss, lookup, exported.program, traced, Manifest(), log, _current(miss))
+    except CaptureError as error:
+        raise error if str(error) == str(why) else CaptureError(f"{why}; {error}") from error
+    if miss.note:
+        warn(miss.note)
+    return made
+
+
+def _exported(miss: Miss) -> Exported:
+    """Return the own trace's program in a form for the daemon.
+
+    Raises:
+        CaptureError: the program can run in this process only.
+    """
+    wanted, own = miss.wanted, miss.own
+    miss.check_arguments()
+    is_placed = any(spec.sharding is not None for spec in wanted.specs) or bool(wanted.options.about_devices())
+    miss.decide(
+        setting=context.uncarried(wanted.context),
+        is_placed=is_placed or context.on_mesh(wanted.context),
+        callbacks=own.callbacks_for_people(),
+        foreign_functions=own.foreign_functions(),
+    ).raise_if_here()
+    return own.exported(wanted.name)
+
+
+def _current(miss: Miss) -> Capture | None:
+    """Return a capture that notices later changes.
+
+    The result is None if the function cannot be captured, or the trace itself changed the captured state.
+    """
+    if miss.captured is None:
+        return None
+    try:
+        now = miss.capture_again()
+    except CaptureError:
+        return None
+    if now.function_key == miss.captured.function_key:
+        return now
+    miss.record_change(now)
+    return None
+
+
+def _sent(
+    miss: Miss,
+    lookup: Lookup,
+    program: bytes,
+    traced: Traced,
+    manifest: Manifest,
+    log: CompileLog,
+    watched: Capture | None,
+) -> Program:
+    wanted, session = miss.wanted, miss.session
+    log.traced_seconds = miss.own.seconds
+    found, generation = miss.look_up(lookup, values.no_deref)
+    prepared = found.prepared
+    if prepared is None:
+        request = Prepare(lookup, wanted.name, wanted.where, traced, log.parts(), manifest)
+        prepared, generation = miss.make_from_program(request, program)
+    session.count_client_trace()
+    log.report(session, lookup, prepared)
+    return miss.program(prepared, generation, watched, miss.own.unflatten())

@@ -1,0 +1,97 @@
+"""The facts of a miss reach the table of reasons, and the user reads why a call stays in this process."""
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import jitclient
+from jitclient.calls import general_path, miss
+from jitclient.calls.own_trace import OwnTrace
+from jitclient.calls.program import Program
+from jitclient.jaxside import context
+from jitclient.wire.messages import Spec
+
+X = np.float32(2)
+
+
+def uncapturable() -> Callable[[Any], Any]:
+    threes = (3 for _ in itertools.count())
+
+    def fun(x: Any) -> Any:
+        return x * next(threes)
+
+    return fun
+
+
+@contextlib.contextmanager
+def seed_offset() -> Iterator[None]:
+    jax.config.update("jax_random_seed_offset", 1)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_random_seed_offset", 0)
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_placed_program_that_no_other_process_finds_runs_here() -> None:
+    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    with pytest.raises(jitclient.CaptureError, match=r"generator.*; the program refers to shardings or devices"):
+        jitclient.jit(uncapturable(), out_shardings=here)(X)
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_setting_of_the_whole_process_keeps_programs_here() -> None:
+    setting = "the setting jax_random_seed_offset = 1 applies to a whole process"
+    with seed_offset():
+        with pytest.raises(jitclient.CaptureError, match=f"^{setting}"):
+            jitclient.jit(lambda x: x * 5)(X)
+        with pytest.raises(jitclient.CaptureError, match=f"generator.*; {setting}"):
+            jitclient.jit(uncapturable())(X)
+
+
+@pytest.mark.usefixtures("daemon")
+def test_one_of_several_processes_captures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(context, "is_one_of_several", lambda: True)
+    monkeypatch.setattr(general_path, "capture", lambda *given, **kinds: pytest.fail("captured"))
+    with pytest.raises(jitclient.CaptureError, match=r"^this process is one of several"):
+        jitclient.jit(lambda x: x * 7)(X)
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_process_that_cannot_trace_leaves_it_to_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(miss, "_can_trace", lambda: False)
+    monkeypatch.setattr(OwnTrace, "run", lambda *given: pytest.fail("traced"))
+    assert float(jitclient.jit(lambda x: x * 11)(X)) == 22
+    with pytest.raises(ZeroDivisionError):  # of the daemon's trace
+        jitclient.jit(lambda x: x * (1 // 0))(X)
+    with pytest.raises(jitclient.CaptureError, match="generator"):
+        jitclient.jit(uncapturable())(X)
+
+
+# Not `daemon`, because the client traces these functions alone.
+@pytest.mark.usefixtures("shared_daemon")
+@pytest.mark.parametrize("verify", ["off", "new", "always"])
+def test_what_only_this_process_traces_runs_on_the_daemon(verify: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITSERVER_VERIFY", verify)
+    called: list[Program] = []
+    call = Program.call
+    monkeypatch.setattr(Program, "call", lambda self, leaves: called.append(self) or call(self, leaves))
+    assert float(jitclient.jit(uncapturable())(X)) == 6
+    assert float(jitclient.jit(lambda x: x * 13, deps=["HOME"])(X)) == 26
+    assert len(called) == 2
+
+
+def test_values_of_another_trace_are_arguments_that_the_call_does_not_have() -> None:
+    def own_trace(*specs: Spec) -> OwnTrace:
+        own = OwnTrace(lambda: jax.jit(lambda x: x), lambda: ((X,), {}), ((X,), {}), [X], specs)
+        own.run("cpu", [], None, "")
+        return own
+
+    same, other, none = own_trace(Spec((), "float32")), own_trace(Spec((), "int32")), own_trace()
+    assert [own.uses_outer_trace() for own in (same, other, none)] == [False, False, True]
+    assert [own.flattens_differently() for own in (same, other)] == [False, True]
