@@ -220,12 +220,13 @@ class Pipeline:
         left = [sent for sent in self.unanswered if sent.run.number > begun]
         self.unanswered = collections.deque(sent for sent in left if sent.may_resend)
         self._nbytes = sum(sent.nbytes for sent in self.unanswered)
+        # Before anything is sent, because this connection may break, too.
         for sent in left:
-            if sent.may_resend:
-                # The fetch itself has failed, and may be retried with a message of its own.
-                sent.run = msgspec.structs.replace(sent.run, wait=(), fetch=(), into=0, block=0)
-                follow = sent.attachments if self.blocks is None else self.blocks.load(sent.run, sent.attachments)
-                connection.send_frame(RUN, _encode(sent.run), follow)
-            else:
+            if not sent.may_resend:
                 yield from sent.run.drop
                 yield from (handle for call in sent.run.calls for handle in call.drop)
+        for sent in self.unanswered:
+            # The fetch itself has failed, and may be retried with a message of its own.
+            sent.run = msgspec.structs.replace(sent.run, wait=(), fetch=(), into=0, block=0)
+            follow = sent.attachments if self.blocks is None else self.blocks.load(sent.run, sent.attachments)
+            connection.send_frame(RUN, _encode(sent.run), follow)

@@ -14,7 +14,7 @@ import jitclient
 from jitclient import errors
 from jitclient.arrays.array import make_handles
 from jitclient.session import process
-from jitclient.session.pipeline import Pipeline
+from jitclient.session.pipeline import Drops, Pipeline
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import RUN, Call, Run
 from jitclient.wire.reply import Reply
@@ -356,6 +356,25 @@ def test_what_is_asked_for_with_bytes_is_left_to_whoever_asked() -> None:
         pipeline.ask(Broken(), Run(calls=[Call(0, [1], 1, (100,))]), [np.arange(5)])  # type: ignore[arg-type]
     assert list(pipeline.resume(again, 0)) == [100]  # type: ignore[arg-type]
     assert again.runs == []
+
+
+def test_what_is_left_to_whoever_asked_drops_its_arguments_though_the_next_connection_breaks_too() -> None:
+    pipeline, drops = Pipeline(), Drops()
+
+    class Broken(Peer):
+        def reply(self) -> Reply:
+            raise errors.DaemonLost("it hung up")
+
+    class Closed(Peer):
+        def send_frame(self, kind: int, body: bytes, attachments: Any = ()) -> None:
+            raise errors.NotSent("it hung up")
+
+    pipeline.add(Call(0, [], 1))
+    with pytest.raises(errors.DaemonLost):
+        pipeline.ask(Broken(), Run(calls=[Call(0, [1], 2, (100,))]))  # type: ignore[arg-type]
+    with pytest.raises(errors.NotSent):
+        drops.extend(pipeline.resume(Closed(), 0))  # type: ignore[arg-type]
+    assert list(drops) == [100]
 
 
 def test_a_look_can_be_repeated_with_the_same_message() -> None:
