@@ -14,7 +14,7 @@ import jitclient
 from jitclient import errors
 from jitclient.arrays.array import make_handles
 from jitclient.session import process
-from jitclient.session.pipeline import Drops, Pipeline
+from jitclient.session.pipeline import Pipeline
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import RUN, Call, Run
 from jitclient.wire.reply import Reply
@@ -300,7 +300,7 @@ def test_there_is_a_window() -> None:
     pipeline, peer = Pipeline(), Peer()
     most = 0
     for n in range(10_000):
-        if pipeline.add(Call(0, [n], n + 1)):
+        if pipeline.outbox.add(Call(0, [n], n + 1)):
             pipeline.advance(peer)  # type: ignore[arg-type]
         most = max(most, len(peer.runs) - peer.answered)
     pipeline.drain(peer)  # type: ignore[arg-type]
@@ -308,82 +308,19 @@ def test_there_is_a_window() -> None:
     assert 1 < most <= 64
 
 
-def test_a_handle_is_answered_when_its_call_is() -> None:
-    pipeline, peer = Pipeline(), Peer()
-    pipeline.add(Call(0, [], 5))
-    pipeline.flush(peer)  # type: ignore[arg-type]
-    pipeline.add(Call(0, [], 7))
-    assert [pipeline.is_answered(handle) for handle in (4, 5, 6, 7)] == [True, False, False, False]
-    pipeline.drain(peer)  # type: ignore[arg-type]
-    assert pipeline.is_answered(7)
-
-
-@pytest.mark.parametrize("begun", [0, 1, 2])
-def test_after_a_break_only_what_was_not_begun_is_sent_again(begun: int) -> None:
-    pipeline, peer, again = Pipeline(), Peer(), Peer()
-    for n in range(2):
-        pipeline.add(Call(0, [], n + 1, (100 + n,)))
-        pipeline.flush(peer)  # type: ignore[arg-type]
-    pipeline.add(Call(0, [], 3))
-    assert list(pipeline.resume(again, begun)) == []  # type: ignore[arg-type]
-    assert [run.number for run in again.runs] == [1, 2][begun:]
-    pipeline.drain(again)  # type: ignore[arg-type]
-    assert [call.results for run in again.runs for call in run.calls] == [1, 2, 3][begun:]
-
-
 @pytest.mark.parametrize("breaks", [1, 2])
 def test_what_came_with_bytes_is_sent_again_with_those_that_it_was_called_with(breaks: int) -> None:
     pipeline, peer = Pipeline(), Peer()
     value = np.arange(5)
-    pipeline.add(Call(0, [1], 1, (100,)))
+    pipeline.outbox.add(Call(0, [1], 1, (100,)))
     pipeline.flush(peer, [value])  # type: ignore[arg-type]
     value[:] = 0
     for _ in range(breaks):
         again = Peer()
-        assert list(pipeline.resume(again, 0)) == []  # type: ignore[arg-type]
+        assert pipeline.outbox.resume(0) == []
+        pipeline.resend(again)  # type: ignore[arg-type]
         assert [call.drop for run in again.runs for call in run.calls] == [(100,)]
         assert [np.asarray(array).tolist() for array in again.attachments] == [[0, 1, 2, 3, 4]]
-
-
-def test_what_is_asked_for_with_bytes_is_left_to_whoever_asked() -> None:
-    pipeline, again = Pipeline(), Peer()
-
-    class Broken(Peer):
-        def reply(self) -> Reply:
-            raise errors.DaemonLost("it hung up")
-
-    with pytest.raises(errors.DaemonLost):
-        pipeline.ask(Broken(), Run(calls=[Call(0, [1], 1, (100,))]), [np.arange(5)])  # type: ignore[arg-type]
-    assert list(pipeline.resume(again, 0)) == [100]  # type: ignore[arg-type]
-    assert again.runs == []
-
-
-def test_what_is_left_to_whoever_asked_drops_its_arguments_though_the_next_connection_breaks_too() -> None:
-    pipeline, drops = Pipeline(), Drops()
-
-    class Broken(Peer):
-        def reply(self) -> Reply:
-            raise errors.DaemonLost("it hung up")
-
-    class Closed(Peer):
-        def send_frame(self, kind: int, body: bytes, attachments: Any = ()) -> None:
-            raise errors.NotSent("it hung up")
-
-    pipeline.add(Call(0, [], 1))
-    with pytest.raises(errors.DaemonLost):
-        pipeline.ask(Broken(), Run(calls=[Call(0, [1], 2, (100,))]))  # type: ignore[arg-type]
-    with pytest.raises(errors.NotSent):
-        drops.extend(pipeline.resume(Closed(), 0))  # type: ignore[arg-type]
-    assert list(drops) == [100]
-
-
-def test_a_look_can_be_repeated_with_the_same_message() -> None:
-    pipeline, peer, again = Pipeline(), Peer(), Peer()
-    look = Run(fetch=(1, 2), wait=(3,))
-    pipeline._send(peer, look, ())  # type: ignore[arg-type]
-    assert list(pipeline.resume(again, 0)) == []  # type: ignore[arg-type]
-    assert (again.runs[0].fetch, again.runs[0].wait) == ((), ())
-    assert (look.fetch, look.wait) == ((1, 2), (3,))
 
 
 def test_bytes_that_could_not_be_sent_are_sent_again_and_not_taken_for_those_of_the_next_call(
