@@ -177,35 +177,6 @@ def test_threads_share_the_pipeline() -> None:
 # ---- broken connections
 
 
-@pytest.mark.parametrize("when", ["before it is sent", "after it was sent"])
-def test_an_interrupt_loses_no_call_and_makes_none_twice(
-    when: str, monkeypatch: pytest.MonkeyPatch, counts: Callable[..., dict[str, Any]]
-) -> None:
-    x = step(jitclient.device_put(X))
-    np.asarray(x)
-    before = counts()["calls"]
-    forward = ClientConnection.send_frame
-    failing = iter([True])
-
-    def send_frame(self: Any, kind: int, body: bytes, attachments: Any = ()) -> None:
-        fails = kind == RUN and next(failing, False)
-        if not fails or when == "after it was sent":
-            forward(self, kind, body, attachments)
-        if fails:
-            raise KeyboardInterrupt
-
-    with process.session():
-        y = step(x)
-        z = step(y)
-        monkeypatch.setattr(ClientConnection, "send_frame", send_frame)
-        with pytest.raises(KeyboardInterrupt):
-            np.asarray(z)
-        monkeypatch.undo()
-        assert np.asarray(z)[0] == 1.75
-        assert np.asarray(y)[0] == 1.5
-    assert counts()["calls"] == before + 2
-
-
 @pytest.mark.parametrize("when", ["before it is sent", "after it was sent", "before its values are read"])
 def test_a_look_is_repeated_where_the_connection_breaks_and_no_call_is_made_twice(
     when: str, monkeypatch: pytest.MonkeyPatch, counts: Callable[..., dict[str, Any]]
@@ -260,16 +231,6 @@ def test_a_put_is_repeated_where_the_connection_breaks_and_leaves_nothing_behind
     assert np.array_equal(np.asarray(put), large)
     assert np.array_equal(np.asarray(small), X)
     until(lambda: counts()["arrays"] <= before + 2, "what nobody holds to be freed")
-
-
-def test_a_call_that_took_its_argument_is_made_once_though_the_connection_breaks() -> None:
-    update = jitclient.jit(lambda x: x + 1, donate_argnums=0)
-    x = update(update(jitclient.device_put(X)))
-    for n in range(20):
-        x = update(x)
-        if n % 5 == 0:
-            process.session().disconnect()  # as after an interrupt
-    assert np.asarray(x).tolist() == (X + 22).tolist()
 
 
 class Peer:

@@ -19,6 +19,7 @@ import pytest
 from jitclient.core.settings import Settings
 from jitclient.errors import ArrayLost, DaemonLost, DaemonUnavailable, NotSent
 from jitclient.session.handshake import ClientId, Reached
+from jitclient.session.outbox import Drops
 from jitclient.session.retry import ATTEMPTS, with_retries
 from jitclient.session.session import Session
 from jitclient.wire.messages import PROTOCOL, RUN, Attached, Call, Run, Welcome
@@ -174,12 +175,14 @@ class Program:
         """Results of calls that no daemon may make."""
         self.unknown: set[int] = set()
         """Results of calls that were interrupted, or lost on the way."""
-        self._generation = 0
+        self._generation, self._drops = session.generation, session.drops
+        self._former: list[tuple[Drops, list[int]]] = []
 
     def take_note(self) -> None:
         """Forgets what was lost with its daemon."""
         if self.session.generation != self._generation:
-            self._generation = self.session.generation
+            self._former.append((self._drops, list(self.values)))
+            self._generation, self._drops = self.session.generation, self.session.drops
             for handles in (self.values, self.queued, self.refused, self.unknown):
                 handles.clear()
 
@@ -243,6 +246,9 @@ class Program:
         for handle in self.random.sample(sorted(self.values), len(self.values) // 2):
             del self.values[handle]
             self.session.drops.append(handle)
+        for drops, handles in self._former:  # which are those of others by now
+            drops.extend(handles)
+        self._former.clear()
 
     def ask_whether_done(self) -> None:
         for handle in self.random.sample(sorted(self.values), min(len(self.values), 1)):
@@ -258,10 +264,9 @@ class Program:
         self.session.disconnect()
 
     def deliver_late(self) -> None:
-        """Lets daemons do what has arrived, on any connection."""
+        """Lets daemons do what has arrived, on any connection, also those that another daemon has followed."""
         for connection in self.random.sample(self.network.connections, min(len(self.network.connections), 3)):
-            if self.network.sessions.get(connection.session.token) is connection.session:
-                connection.serve()
+            connection.serve()
 
     def restart(self) -> None:
         self.network.restart(keep=self.random.random() < 0.7)
@@ -297,7 +302,7 @@ STEPS = {
 
 @pytest.mark.parametrize("fault_share", [0.0, 0.02, 0.1])
 def test_whatever_breaks_calls_are_made_once_and_what_is_dropped_is_gone(fault_share: float) -> None:
-    for seed in range(300):
+    for seed in range(150):
         random = Random(seed)
         program = Program(random)
         program.network.fault_share = fault_share
@@ -308,3 +313,19 @@ def test_whatever_breaks_calls_are_made_once_and_what_is_dropped_is_gone(fault_s
         except BaseException as error:
             error.add_note(f"with the seed {seed}")
             raise
+
+
+def test_what_a_lost_run_was_to_drop_is_dropped_though_the_next_connection_breaks_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hangs_up(*_: Any) -> None:
+        raise NotSent("the connection broke")
+
+    with Program(Random(0)).session as session:
+        session._pipeline.outbox.enter(Run(), may_resend=True)
+        session._pipeline.outbox.enter(Run(drop=(7,)), may_resend=False)
+        session.disconnect()
+        monkeypatch.setattr(Connection, "send_frame", hangs_up)
+        with pytest.raises(NotSent):
+            session.connect()
+        assert list(session.drops) == [7]
