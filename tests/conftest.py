@@ -26,6 +26,7 @@ import msgspec
 import pytest
 
 from .outcomes import record_outcomes
+from .own_variables import own_variables
 
 _HOME = Path(tempfile.mkdtemp(prefix="js-"))  # short: the path of a socket has 107 bytes at most
 ADDRESS = f"unix:{_HOME}/d.sock"
@@ -149,11 +150,12 @@ def new_cache_dir() -> str:
 
 @pytest.fixture(autouse=True)
 def _own_cache() -> Iterator[None]:
-    """What a test starts without a word about the cache has one of its own."""
+    """What a test starts without a word about the cache has one of its own; no other variable outlives the test."""
     # Not the fixture `monkeypatch`, which would then undo what tests do with it after all else is torn down.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JITSERVER_CACHE_DIR", str(_HOME / f"cache-{next(_numbers)}"))
-        yield
+        with own_variables():
+            yield
 
 
 _logs: dict[str, Path] = {}

@@ -41,9 +41,7 @@ _NAMES = ("HOME", "INPUTRC", "JITSERVER_ADDRESS", "JITSERVER_CACHE_DIR", "LANG",
 """
 
 _RIGHTS = ("Cap", "Gid", "Groups", "Mems_allowed_list", "NoNewPrivs", "Seccomp", "Speculation", "THP", "Uid")
-_FILES = (
-    *("cgroup", "coredump_filter", "limits", "loginuid", "oom_score_adj", "personality", "sessionid", "timerslack_ns"),
-)
+_FILES = ("coredump_filter", "limits", "loginuid", "oom_score_adj", "personality", "sessionid", "timerslack_ns")
 
 
 def facts(environment: Mapping[str, str] = os.environ, directories: Iterable[str] | None = None) -> dict[str, object]:
@@ -69,8 +67,19 @@ def facts(environment: Mapping[str, str] = os.environ, directories: Iterable[str
         "processors": (sorted(os.sched_getaffinity(0)), os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)),
         "namespaces": [(name, os.readlink(f"/proc/self/ns/{name}")) for name in sorted(os.listdir("/proc/self/ns"))],
         "root": (os.stat("/").st_dev, os.stat("/").st_ino),
+        "control groups": control_groups(_read("cgroup")),
         **{name: _read(name) for name in _FILES},
     }
+
+
+def control_groups(listing: str) -> list[str]:
+    """Return the control groups of a process below the roots of their hierarchies: `controllers:path`.
+
+    The kernel lists all hierarchies of the machine. Whenever one is mounted, even in another container, each process is
+    in its root, which limits nothing; and a hierarchy that is mounted again has another number.
+    """
+    groups = (line.split(":", 1)[1] for line in listing.splitlines())
+    return sorted(group for group in groups if not group.endswith(":/"))
 
 
 def stream_settings(stream: Any) -> tuple[object, ...]:

@@ -74,7 +74,7 @@ def measured_in_batches() -> list[float]:
     global counted
     with process.session() as session:
         np.asarray(one[0])
-        before = session._pipeline.number
+        before = session._pipeline.outbox.number
         counts.clear()
         counted = True
         for _ in range(CALLS):
@@ -82,7 +82,7 @@ def measured_in_batches() -> list[float]:
         by_client = counts["MainThread"]
         np.asarray(one[0])
         counted = False
-    return [by_client / CALLS, counts["connection"] // (session._pipeline.number - before)]
+    return [by_client / CALLS, counts["connection"] // (session._pipeline.outbox.number - before)]
 
 
 class Counted(Listener):

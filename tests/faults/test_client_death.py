@@ -226,26 +226,3 @@ def test_a_client_killed_in_a_callback_leaves_the_program_to_others(
     second.says("2.0")
     second.ends()
     assert unharmed.counts().traces == traces
-
-
-def test_handles_dropped_in_an_interrupted_exchange_are_freed_by_the_next(
-    unharmed: Any, client_of: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import numpy as np
-
-    import jitclient
-    from jitclient.wire.connection import ClientConnection
-
-    def interrupted(*_: Any) -> bytes:
-        raise KeyboardInterrupt
-
-    with client_of(unharmed.address):
-        dropped, kept = jitclient.device_put([np.zeros(10, np.float32), np.ones(10, np.float32)])
-        assert unharmed.counts().arrays == 2
-        del dropped
-        with monkeypatch.context() as patch:
-            patch.setattr(ClientConnection, "send_frame", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                kept.block_until_ready()
-        kept.block_until_ready()
-        assert unharmed.counts().arrays == 1

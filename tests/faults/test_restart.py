@@ -124,37 +124,6 @@ def test_a_loop_on_resident_and_donated_arrays_goes_on_through_restarts(
         assert left() == []
 
 
-def test_what_is_queued_comes_out_right_once(serve: Any, start_client: Any, restart: Any, tmp_path: Path) -> None:
-    source = (
-        EXACT
-        + """
-    print("ready")
-    sys.stdin.readline()
-    totals = []
-    for _ in range(5000):  # far more than fit on the way
-        state, total = step(state, x)
-        totals.append(total)
-        if len(totals) == 300:
-            print("under way")
-    n = int(state["n"])
-    assert n == 5000, n
-    for total in totals:
-        assert int(total) == int(want.sum(dtype=np.uint32))
-        want = want * np.uint32(3) + x
-    assert (np.asarray(state["w"]) == want).all()
-    print("same")
-"""
-    )
-    with serve() as daemon:
-        client = start_client(daemon, source)
-        client.says("ready")
-        client.goes_on()
-        client.says("under way")
-        restart(daemon)
-        client.says("same")
-        client.ends()
-
-
 SLOW = """
     import jax
 

@@ -276,7 +276,8 @@ def _find(session: Session, name: _Name) -> tuple[list[Array], bytes] | None:
         with session:
             first = session.new_handles(0)
             message = Find(name.text, name.key, name.packages, first, name.ttl)
-            found: Found | None = session.ask(Verb.FIND, message, Found | None)
+            # No retry here: after a new connection, the handles start elsewhere.
+            found: Found | None = session.ask_once(Verb.FIND, message, Found | None)
             if found is None:
                 return None
             session.new_handles(len(found.specs))

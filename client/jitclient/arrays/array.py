@@ -14,7 +14,7 @@ from jitclient.jaxside import interop
 from jitclient.jaxside.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype, sharding_of_type
 from jitclient.jaxside.placement import Placement
 from jitclient.session.failures import to_exception
-from jitclient.session.pipeline import Drops
+from jitclient.session.outbox import Drops
 from jitclient.session.retry import ATTEMPTS, with_retries
 from jitclient.session.session import Session
 from jitclient.wire.array_transport import HostArray, dtype_named, is_key, nbytes_of

@@ -178,21 +178,20 @@ def dial(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | S
     if remote_address is not None:
         over_ssh, started = remote_address.connect(chosen.autostart)
         return over_ssh, remote_address, started
-    try:
+    with contextlib.suppress(DaemonUnavailable):
         return *_dialled(chosen, patience), None
-    except DaemonUnavailable:
-        # Imported late: not needed if a daemon answers.
-        from jitclient.session import launch
+    # Imported late: not needed if a daemon answers.
+    from jitclient.session import launch
 
-        address = default_addresses(chosen.address)[0]
-        if sys.platform != "linux":
-            raise DaemonUnavailable(_NEEDS_LINUX) from None
-        if chosen.autostart:
-            sock, started = launch.start(address)
-            return sock, address, started
-        if launch.wait_for_other_start(address):
-            return address.connect(), address, None
-        raise
+    address = default_addresses(chosen.address)[0]
+    if sys.platform != "linux":
+        raise DaemonUnavailable(_NEEDS_LINUX)
+    if chosen.autostart:
+        sock, started = launch.start(address)
+        return sock, address, started
+    launch.wait_for_other_start(address)
+    # Without a wait, too: a start may have finished after the first attempt.
+    return *_dialled(chosen, patience), None
 
 
 def ask(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:

@@ -15,11 +15,12 @@ from jitclient.session import versions
 from jitclient.session.background import SOON_SECONDS, Background
 from jitclient.session.blocks import IDLE_SECONDS, Blocks
 from jitclient.session.handshake import ClientId, Finder
-from jitclient.session.pipeline import Drops, Pipeline
+from jitclient.session.outbox import Drops
+from jitclient.session.pipeline import Pipeline
 from jitclient.session.retry import ATTEMPTS, with_retries
 from jitclient.wire.address import Address, remote
 from jitclient.wire.connection import ClientConnection
-from jitclient.wire.messages import Run
+from jitclient.wire.messages import Run, Welcome
 
 if TYPE_CHECKING:
     from jitclient.wire.ssh import SshAddress
@@ -58,7 +59,7 @@ class Link:
         self._finder = Finder(chosen)
         # Whether this is a forked child that shares its parent's session.
         self._joined = False
-        self._seen = (0, 0)  # the pipeline's progress at the last idle check
+        self._seen = (0, 0)  # the outbox's progress at the last idle check
         self._reset()
         _links.add(self)
 
@@ -98,25 +99,15 @@ class Link:
         if self.connection is None:
             reached = self._finder.reach(self._identity)
             welcome = reached.welcome
-            if welcome.process != self._process:
-                self.program_generation += 1
-            if not welcome.resumed:
-                self.generation += 1
-                self.program_generation += 1
-                self.why_lost = welcome.lost or _FORGOTTEN
-                self.drops = Drops()
-                self._pipeline = Pipeline()
-            self.address, self.platform = reached.address, welcome.platform
-            self._installed = welcome.installed
-            self._process, self._begun = welcome.process, welcome.begun
-            self._identity = dataclasses.replace(self._identity, token=welcome.token)
-            self.next_handle = welcome.first_handle
-            self.connection = reached.connection
+            self._enter(welcome)
+            self.address, self.connection = reached.address, reached.connection
             try:
                 lends = welcome.lends and reached.connection.can_share()
                 self._pipeline.blocks = Blocks(reached.connection, self._watch.wake) if lends else None
                 with self._guarded() as connection:
-                    self.drops.extend(self._pipeline.resume(connection, welcome.begun))
+                    # Before anything is sent, because this connection may break, too.
+                    self.drops.extend(self._pipeline.outbox.resume(welcome.begun))
+                    self._pipeline.resend(connection)
             except BaseException as error:
                 # Retry on a later connection: unanswered Runs must be the first messages on it.
                 self.disconnect(error)
@@ -127,6 +118,21 @@ class Link:
             if self.drops:
                 self.background.wake()
         return self.connection
+
+    def _enter(self, welcome: Welcome) -> None:
+        """Note which daemon answered, and what is lost if it does not have the session."""
+        if welcome.process != self._process:
+            self.program_generation += 1
+        if not welcome.resumed:
+            self.generation += 1
+            self.program_generation += 1
+            self.why_lost = welcome.lost or _FORGOTTEN
+            self.drops = Drops()
+            self._pipeline = Pipeline()
+        self.platform, self._installed = welcome.platform, welcome.installed
+        self._process, self._begun = welcome.process, welcome.begun
+        self._identity = dataclasses.replace(self._identity, token=welcome.token)
+        self.next_handle = welcome.first_handle
 
     def check_packages(self, names: Iterable[str]) -> None:
         """Compare packages with those of the daemon, if it is on another machine and has an environment of its own.
@@ -232,7 +238,7 @@ class Link:
         Wait for pending calls, whose results the child may use; stop the background thread; and retire shared memory
         that the child may read.
         """
-        if self._pipeline and self.lock.acquire(timeout=_DRAIN_SECONDS):
+        if self._pipeline.outbox and self.lock.acquire(timeout=_DRAIN_SECONDS):
             try:
                 if not self._exchanging:
                     with contextlib.suppress(JitserverError):
@@ -266,8 +272,8 @@ class Link:
         Returns:
             Whether anything was pending, and the seconds until the next check.
         """
-        before, self._seen = self._seen, self._pipeline.progress()
-        pending = bool(self._pipeline or self.drops)
+        before, self._seen = self._seen, self._pipeline.outbox.progress()
+        pending = bool(self._pipeline.outbox or self.drops)
         if pending and before == self._seen and self.lock.acquire(blocking=False):
             try:
                 if self.connection is None:
@@ -281,11 +287,11 @@ class Link:
         return pending, SOON_SECONDS if queued else _LATER_SECONDS
 
     def _send_pending(self) -> None:
-        if self._pipeline:
+        if self._pipeline.outbox:
             with self._guarded() as connection:
                 self._pipeline.push(connection)
         # While calls are pending, the next call carries the drops.
-        if self.drops and not self._pipeline:
+        if self.drops and not self._pipeline.outbox:
             with self._guarded() as connection:
                 self._pipeline.ask(connection, Run(drop=self.drops.take()))
 

@@ -119,6 +119,7 @@ class Session(Link):
             if self._exchanging:
                 raise SessionBusy(BUSY)
             pipeline, drops, dropped = self._pipeline, self.drops, tuple[int, ...]()
+            outbox = pipeline.outbox
             try:
                 # From here on, calls in signal handlers are refused.
                 self._exchanging = True
@@ -132,8 +133,8 @@ class Session(Link):
                 else:
                     message.drop = dropped
                 read = connection.read_attachment
-                if changes and not (attachments or pipeline.queue or pipeline.unanswered):
-                    pipeline.number = message.number = pipeline.number + 1
+                if changes and not (attachments or outbox.queue or outbox.unanswered):
+                    outbox.number = message.number = outbox.number + 1
                     reply = connection.reply(_encode(message))
                     if reply.number != message.number:
                         raise ProtocolError(f"the daemon answered Run {reply.number}, not {message.number}")
@@ -194,7 +195,7 @@ class Session(Link):
                 or a destructor made a call.
             SessionBusy: there are attachments, and this thread is in the middle of an exchange.
         """
-        pipeline, drops = self._pipeline, self.drops
+        outbox, drops = self._pipeline.outbox, self.drops
         if self.connection is None or program_generation != self.program_generation:
             raise NotSent(REPLACED)
         if attachments and self._exchanging:
@@ -202,11 +203,11 @@ class Session(Link):
         dropped = () if not drops else (drops.popleft(),) if len(drops) == 1 else drops.take()
         call = Call(executable, arguments, first, dropped)
         try:
-            if pipeline.add(call) or attachments:
+            if outbox.add(call) or attachments:
                 self._advance(attachments)
         except BaseException:
             # After an interrupt, the call has no results, and its attachments may not be sent.
-            queue = pipeline.queue
+            queue = outbox.queue
             if queue and queue[-1] is call:
                 queue.pop()
             drops.extend(dropped)
@@ -217,13 +218,13 @@ class Session(Link):
     def is_answered(self, handle: int) -> bool:
         """Return whether the call that makes `handle` is done or has failed."""
         with self.lock:
-            if self.connection is None and self._pipeline:
+            if self.connection is None and self._pipeline.outbox:
                 try:
                     self.connect()
                 except DaemonError:
                     return True
             self._advance()
-            return self._pipeline.is_answered(handle)
+            return self._pipeline.outbox.is_answered(handle)
 
     def _advance(self, attachments: Sequence[HostArray] = ()) -> None:
         connection = self.connection

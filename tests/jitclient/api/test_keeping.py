@@ -19,8 +19,12 @@ import pytest
 
 import jitclient
 from jitclient.api import keeping
+from jitclient.calls.puts import put
 from jitclient.capture.ambient.inputs import message_of
+from jitclient.core.settings import Settings
+from jitclient.errors import DaemonDraining
 from jitclient.session import process
+from jitclient.session.session import Session
 from jitclient.wire.messages import Run, Verb
 from jitclient.wire.named_arrays import Forget, Holdings, KeptInfo
 
@@ -459,6 +463,31 @@ def test_a_handle_that_was_donated_after_it_was_kept(name: str) -> None:
     with pytest.raises(RuntimeError, match="deleted"):
         jitclient.keep(name, {"x": x})
     assert kept_as(name).arrays == 1
+
+
+def test_what_a_new_session_finds_is_not_taken_for_its_next_results(
+    name: str, daemon: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jitclient.keep(name, [np.float32(7)])
+    session = Session(Settings(address=daemon))
+    with session:
+        session.new_handles(3)  # of arrays that are lost below
+    ask_once, failing = session.ask_once, iter([True])
+
+    def drains(verb: Verb, *rest: Any, **more: Any) -> Any:
+        if verb is Verb.FIND and next(failing, False):
+            ask_once(Verb.GOODBYE, None, None)
+            session.disconnect()
+            raise DaemonDraining("the daemon is stopping")
+        return ask_once(verb, *rest, **more)
+
+    monkeypatch.setattr(session, "ask_once", drains)
+    found = keeping._find(session, keeping._Name(name))
+    assert found is not None
+    [kept] = found[0]
+    others = put(session, [np.float32(n) for n in range(5)], [kept.spec] * 5)
+    assert [float(each) for each in (kept, *others)] == [7, 0, 1, 2, 3, 4]
+    session.close()
 
 
 def test_dropped_handles_free_nothing_that_is_kept(name: str, until: Callable[..., Any]) -> None:

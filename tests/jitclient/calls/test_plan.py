@@ -19,7 +19,7 @@ from jitclient.calls.program import Program
 from jitclient.errors import ArrayLost, DaemonSilent
 from jitclient.jaxside import context, internals, unchanged
 from jitclient.session import process
-from jitclient.session.pipeline import Drops
+from jitclient.session.outbox import Drops
 from jitclient.session.session import Session
 from jitclient.wire.messages import Status, Verb
 

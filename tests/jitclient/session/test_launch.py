@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,9 +76,20 @@ def test_who_may_start_none_waits_for_whoever_brings_one_up(tmp_path: Path, monk
             launch.wait_for_other_start(address)
 
 
+def test_a_start_that_ends_between_two_looks_is_not_missed(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = Address(short_path / "d.sock")
+    listening: list[Any] = []
+    monkeypatch.setattr(launch, "wait_for_other_start", lambda address: listening.append(address.listen()))
+    sock, reached, started = handshake.dial(Settings(address=str(address), autostart=False), patience=5.0)
+    assert (reached, started) == (address, None)
+    for each in (sock, *listening):
+        each.close()
+
+
 BECOMES = """
 import os, sys
 from pathlib import Path
+from typing import Any
 from jitclient.session import handshake, launch
 from jitclient.core.settings import Settings
 from jitclient.wire.address import Address

@@ -177,35 +177,6 @@ def test_threads_share_the_pipeline() -> None:
 # ---- broken connections
 
 
-@pytest.mark.parametrize("when", ["before it is sent", "after it was sent"])
-def test_an_interrupt_loses_no_call_and_makes_none_twice(
-    when: str, monkeypatch: pytest.MonkeyPatch, counts: Callable[..., dict[str, Any]]
-) -> None:
-    x = step(jitclient.device_put(X))
-    np.asarray(x)
-    before = counts()["calls"]
-    forward = ClientConnection.send_frame
-    failing = iter([True])
-
-    def send_frame(self: Any, kind: int, body: bytes, attachments: Any = ()) -> None:
-        fails = kind == RUN and next(failing, False)
-        if not fails or when == "after it was sent":
-            forward(self, kind, body, attachments)
-        if fails:
-            raise KeyboardInterrupt
-
-    with process.session():
-        y = step(x)
-        z = step(y)
-        monkeypatch.setattr(ClientConnection, "send_frame", send_frame)
-        with pytest.raises(KeyboardInterrupt):
-            np.asarray(z)
-        monkeypatch.undo()
-        assert np.asarray(z)[0] == 1.75
-        assert np.asarray(y)[0] == 1.5
-    assert counts()["calls"] == before + 2
-
-
 @pytest.mark.parametrize("when", ["before it is sent", "after it was sent", "before its values are read"])
 def test_a_look_is_repeated_where_the_connection_breaks_and_no_call_is_made_twice(
     when: str, monkeypatch: pytest.MonkeyPatch, counts: Callable[..., dict[str, Any]]
@@ -262,16 +233,6 @@ def test_a_put_is_repeated_where_the_connection_breaks_and_leaves_nothing_behind
     until(lambda: counts()["arrays"] <= before + 2, "what nobody holds to be freed")
 
 
-def test_a_call_that_took_its_argument_is_made_once_though_the_connection_breaks() -> None:
-    update = jitclient.jit(lambda x: x + 1, donate_argnums=0)
-    x = update(update(jitclient.device_put(X)))
-    for n in range(20):
-        x = update(x)
-        if n % 5 == 0:
-            process.session().disconnect()  # as after an interrupt
-    assert np.asarray(x).tolist() == (X + 22).tolist()
-
-
 class Peer:
     """A daemon's end that answers what it is told to."""
 
@@ -300,7 +261,7 @@ def test_there_is_a_window() -> None:
     pipeline, peer = Pipeline(), Peer()
     most = 0
     for n in range(10_000):
-        if pipeline.add(Call(0, [n], n + 1)):
+        if pipeline.outbox.add(Call(0, [n], n + 1)):
             pipeline.advance(peer)  # type: ignore[arg-type]
         most = max(most, len(peer.runs) - peer.answered)
     pipeline.drain(peer)  # type: ignore[arg-type]
@@ -308,63 +269,19 @@ def test_there_is_a_window() -> None:
     assert 1 < most <= 64
 
 
-def test_a_handle_is_answered_when_its_call_is() -> None:
-    pipeline, peer = Pipeline(), Peer()
-    pipeline.add(Call(0, [], 5))
-    pipeline.flush(peer)  # type: ignore[arg-type]
-    pipeline.add(Call(0, [], 7))
-    assert [pipeline.is_answered(handle) for handle in (4, 5, 6, 7)] == [True, False, False, False]
-    pipeline.drain(peer)  # type: ignore[arg-type]
-    assert pipeline.is_answered(7)
-
-
-@pytest.mark.parametrize("begun", [0, 1, 2])
-def test_after_a_break_only_what_was_not_begun_is_sent_again(begun: int) -> None:
-    pipeline, peer, again = Pipeline(), Peer(), Peer()
-    for n in range(2):
-        pipeline.add(Call(0, [], n + 1, (100 + n,)))
-        pipeline.flush(peer)  # type: ignore[arg-type]
-    pipeline.add(Call(0, [], 3))
-    assert list(pipeline.resume(again, begun)) == []  # type: ignore[arg-type]
-    assert [run.number for run in again.runs] == [1, 2][begun:]
-    pipeline.drain(again)  # type: ignore[arg-type]
-    assert [call.results for run in again.runs for call in run.calls] == [1, 2, 3][begun:]
-
-
 @pytest.mark.parametrize("breaks", [1, 2])
 def test_what_came_with_bytes_is_sent_again_with_those_that_it_was_called_with(breaks: int) -> None:
     pipeline, peer = Pipeline(), Peer()
     value = np.arange(5)
-    pipeline.add(Call(0, [1], 1, (100,)))
+    pipeline.outbox.add(Call(0, [1], 1, (100,)))
     pipeline.flush(peer, [value])  # type: ignore[arg-type]
     value[:] = 0
     for _ in range(breaks):
         again = Peer()
-        assert list(pipeline.resume(again, 0)) == []  # type: ignore[arg-type]
+        assert pipeline.outbox.resume(0) == []
+        pipeline.resend(again)  # type: ignore[arg-type]
         assert [call.drop for run in again.runs for call in run.calls] == [(100,)]
         assert [np.asarray(array).tolist() for array in again.attachments] == [[0, 1, 2, 3, 4]]
-
-
-def test_what_is_asked_for_with_bytes_is_left_to_whoever_asked() -> None:
-    pipeline, again = Pipeline(), Peer()
-
-    class Broken(Peer):
-        def reply(self) -> Reply:
-            raise errors.DaemonLost("it hung up")
-
-    with pytest.raises(errors.DaemonLost):
-        pipeline.ask(Broken(), Run(calls=[Call(0, [1], 1, (100,))]), [np.arange(5)])  # type: ignore[arg-type]
-    assert list(pipeline.resume(again, 0)) == [100]  # type: ignore[arg-type]
-    assert again.runs == []
-
-
-def test_a_look_can_be_repeated_with_the_same_message() -> None:
-    pipeline, peer, again = Pipeline(), Peer(), Peer()
-    look = Run(fetch=(1, 2), wait=(3,))
-    pipeline._send(peer, look, ())  # type: ignore[arg-type]
-    assert list(pipeline.resume(again, 0)) == []  # type: ignore[arg-type]
-    assert (again.runs[0].fetch, again.runs[0].wait) == ((), ())
-    assert (look.fetch, look.wait) == ((1, 2), (3,))
 
 
 def test_bytes_that_could_not_be_sent_are_sent_again_and_not_taken_for_those_of_the_next_call(

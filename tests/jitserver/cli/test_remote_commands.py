@@ -8,9 +8,7 @@ from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner
 
-from jitclient.core.settings import settings
 from jitserver.cli import main
 
 
@@ -32,16 +30,14 @@ def test_it_is_the_address_of_the_daemon(daemon: str, cli: Callable[..., Any]) -
 
 
 @pytest.fixture
-def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An `ssh` that writes its last word, and ends with status 5."""
     said = tmp_path / "said"
     script = tmp_path / "ssh"
     script.write_text(f'#!/bin/sh\nfor last; do :; done\necho "$last" >> {said}\nexit 5\n')
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setenv("JITSERVER_ADDRESS", "unix:/nowhere")
-    yield said
-    settings.cache_clear()
+    return said
 
 
 @pytest.mark.parametrize(
@@ -52,21 +48,21 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     ],
 )
 @pytest.mark.parametrize("command", [["status"], ["logs", "-n", "3"], ["cache", "rm", "a b"], ["install", "--dry-run"]])
-def test_what_is_elsewhere_is_done_there(ssh: Path, command: list[str], line: list[str]) -> None:
-    settings.cache_clear()
-    done = CliRunner().invoke(main, [*command, *line])
+def test_what_is_elsewhere_is_done_there(
+    ssh: Path, here: Callable[..., Any], command: list[str], line: list[str]
+) -> None:
+    done = here(*command, *line)
     assert done.exit_code == 5, done.output
     words = [*command, "--json"]
     assert ssh.read_text() == f"/opt/bin/jitserver {' '.join(words).replace('a b', chr(39) + 'a b' + chr(39))}\n"
 
 
-def test_it_may_come_first(ssh: Path) -> None:
-    settings.cache_clear()
-    assert CliRunner().invoke(main, ["--address", "ssh://host/opt", "status"]).exit_code == 5
+def test_it_may_come_first(ssh: Path, here: Callable[..., Any]) -> None:
+    assert here("--address", "ssh://host/opt", "status").exit_code == 5
     assert ssh.read_text() == "/opt/bin/jitserver status\n"
 
 
-def test_help_is_from_here(ssh: Path) -> None:
-    done = CliRunner().invoke(main, ["status", "--address", "ssh://host", "--help"])
+def test_help_is_from_here(ssh: Path, here: Callable[..., Any]) -> None:
+    done = here("status", "--address", "ssh://host", "--help")
     assert done.exit_code == 0
     assert not ssh.exists()

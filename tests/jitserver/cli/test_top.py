@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import jitclient
 from jitclient.wire.introspection import Making
-from jitserver.cli import main, top_display
+from jitserver.cli import top_display
 
 
 def test_it_shows_sessions_programs_and_calls(daemon: str, cli: Callable[..., Any]) -> None:
@@ -84,12 +83,12 @@ def test_programs_in_progress_are_shown(
 
 
 def test_when_the_daemon_ends_within_the_interval_it_says_so(
-    new_daemon: Callable[..., Any], short_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Callable[..., Any]
+    new_daemon: Callable[..., Any], short_path: Path, monkeypatch: pytest.MonkeyPatch, here: Callable[..., Any]
 ) -> None:
     address = f"unix:{short_path}/d.sock"
     with new_daemon(address) as daemon:
         monkeypatch.setattr(time, "sleep", lambda seconds: daemon.terminate() or daemon.wait())
-        result = CliRunner().invoke(main, ["--address", address, "top", "--interval", "1"])
+        result = here("--address", address, "top", "--interval", "1")
     assert result.exit_code == 3
     assert "not running" in result.stderr
 

@@ -1,8 +1,10 @@
 """Which helper a command finds."""
 
+import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -48,12 +50,23 @@ def test_folders_of_modules_matter() -> None:
     assert key(folders=("/lib", "/more")) != key()
 
 
-def of_a_process(*options: str, prepare: str = "pass") -> str:
-    program = "from jitserver.run import process_facts; print(process_facts.key(process_facts.facts(directories=[])))"
+def test_control_groups_matter_but_not_which_hierarchies_are_mounted() -> None:
+    alone = process_facts.control_groups("4:memory:/user\n1:cpu,cpuacct:/\n0::/\n")
+    others = process_facts.control_groups("130:name=systemd:/\n5:perf_event:/\n3:memory:/user\n1:cpu,cpuacct:/\n")
+    assert alone == others == ["memory:/user"]
+    assert alone != process_facts.control_groups("4:memory:/user/other\n")
+    assert process_facts.control_groups("0::/user.slice/a:b\n") == [":/user.slice/a:b"]
+    assert process_facts.control_groups("") == []  # this kernel has none
+
+
+def of_a_process(*options: str, prepare: str = "pass") -> dict[str, Any]:
+    """The facts of a fresh process: two of them compare by fact, so that a failure names the one that differs."""
+    program = "import json; from jitserver.run.process_facts import facts; print(json.dumps(facts(directories=[])))"
     unset = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
     env = {name: value for name, value in os.environ.items() if name not in unset}
     command = prepared(prepare, sys.executable, *options, "-c", program)
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+    facts: dict[str, Any] = json.loads(subprocess.check_output(command, env=env))
+    return facts
 
 
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))"
