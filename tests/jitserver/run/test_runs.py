@@ -253,7 +253,17 @@ def test_a_report_comes_last(warm: Any) -> None:
     done = warm.run("--report", "--verbose", warm.script(source))
     first, *rows = done.stderr.splitlines()
     assert first == "mine"
-    assert [row.split()[1] for row in rows] == ["programs", "hits", "saved", "local"]
+    assert [row.split()[1] for row in rows] == ["programs", "hits", "imports", "saved", "local"]
+
+
+def test_a_report_is_json_for_programs(warm: Any) -> None:
+    done = warm.run("--report=json", warm.script("import numpy, sys; print('mine', file=sys.stderr)"))
+    first, report = done.stderr.splitlines()
+    assert first == "mine"
+    found = json.loads(report)
+    assert (found["saved_seconds"], found["programs"], found["jax"]) == (0.0, [], None)
+    assert found["imports"]["modules"] > 100
+    assert found["imports"]["seconds"] > 0
 
 
 def test_a_command_that_gave_up_has_no_run(warm: Any) -> None:
