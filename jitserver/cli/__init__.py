@@ -23,6 +23,7 @@ _COMMANDS = {
     "run": "run",
     "serve": "serve",
     "start": "lifecycle",
+    "stats": "stats",
     "status": "status",
     "stop": "lifecycle",
     "top": "top",

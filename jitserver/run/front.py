@@ -18,17 +18,19 @@ from jitserver.run.request import GO, Command, Request, python_options
 
 _ANSWER_SECONDS = 10.0
 _PACKAGE = "--package"
+_REPORTS = {"--report": "text", "--report=json": "json"}
+OPTIONS = ("--no-jit", "--verbose", *_REPORTS, _PACKAGE)
+"""Options of the command."""
 
 
 def parsed(words: Sequence[str]) -> Command | None:
     """Parse the words of a command line; return None if they ask for help, or are invalid."""
-    options = {"--no-jit": False, "--report": False, "--verbose": False}
-    packages = []
+    given, packages = [], []
     left = list(words)
-    while left and left[0] in (*options, _PACKAGE):
+    while left and left[0] in OPTIONS:
         option = left.pop(0)
-        if option in options:
-            options[option] = True
+        if option != _PACKAGE:
+            given.append(option)
         elif left:
             packages.append(left.pop(0))
     is_module = left[:1] == ["-m"]
@@ -37,8 +39,8 @@ def parsed(words: Sequence[str]) -> Command | None:
     if not left or (left[0].startswith("-") and not is_module):
         return None
     name, *arguments = left
-    jit, report, verbose = not options["--no-jit"], options["--report"], options["--verbose"]
-    return Command(name, is_module, arguments, jit, report, verbose, tuple(packages))
+    report = next((form for option in reversed(given) if (form := _REPORTS.get(option))), "")
+    return Command(name, is_module, arguments, "--no-jit" not in given, report, "--verbose" in given, tuple(packages))
 
 
 def run(command: Command) -> None:

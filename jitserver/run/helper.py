@@ -82,6 +82,8 @@ class Helper:
         self._seeding = Seeding()
         self._audit = ImportAudit()
         self._version = 0
+        # How many modules were imported for runs, and the seconds that this took.
+        self._imported = 0, 0.0
         self._wake_read, self._wake_write = os.pipe()
         self._libraries: set[int] = set()
         self._operations: list[bytes] = []
@@ -190,7 +192,7 @@ class Helper:
 
         def run() -> None:
             signal.pthread_sigmask(signal.SIG_SETMASK, request.blocked)
-            program.run(request.command, request.interpreter)
+            program.run(request.command, request.interpreter, self._imported)
 
         try:
             supervisor.supervise(sock, terminal, received, prepare)
@@ -246,6 +248,7 @@ class Helper:
         # Something is wrong with this environment, so import nothing.
         if len(unfit) > _MAX_UNFIT:
             return
+        before, start = len(sys.modules), time.perf_counter()
         with self._audit, self._seeding, redirected_output():
             for name in (*first, *names):
                 if name in sys.modules or any(f"{name}.".startswith(f"{one}.") for one in unfit):
@@ -266,6 +269,8 @@ class Helper:
                 found = {}
                 if "jax" in sys.modules:
                     internals.find_no_plugins()
+        modules, seconds = self._imported
+        self._imported = modules + len(sys.modules) - before, seconds + time.perf_counter() - start
         if found:
             self._restart()
         fast_exit.exempt_loaded_modules()

@@ -1,8 +1,6 @@
 """Program of a run, in the run's own process."""
 
-import atexit
 import ctypes
-import os
 import signal
 import sys
 
@@ -10,22 +8,23 @@ from jitserver.run import compilations, history
 from jitserver.run.request import Command
 
 
-def run(command: Command, interpreter: str) -> None:
+def run(command: Command, interpreter: str, preloaded: tuple[int, float] | None = None) -> None:
     """Run the program, then exit. Returns only for a prompt (`python -i`).
 
     `sys.path` must not have an entry for the program yet.
 
+    Args:
+        command: the program and the options.
+        interpreter: the word that started Python.
+        preloaded: how many modules a helper has imported, and the seconds that this took; None without a helper.
+
     Raises:
         SystemExit: the process must exit.
     """
-    from jitclient.api import run_as_main
+    from jitclient.api import program_end, run_as_main
 
     history.note_at_exit()
-    if command.report:
-        from jitclient.api import report
-        from jitclient.calls.usage import usage
-
-        atexit.register(report.print_report, usage, os.getpid())
+    program_end.begin(command.name, command.is_module, command.report, command.packages, preloaded)
     if command.jit:
         from jitclient.api.switch import install
 

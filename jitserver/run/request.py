@@ -25,7 +25,7 @@ class Command(NamedTuple):
         is_module: whether `name` is a module.
         arguments: arguments of the program.
         jit: whether the program's jits run on the daemon.
-        report: whether to print a report at the exit.
+        report: the form of the report at the exit, "text" or "json"; empty for none.
         verbose: whether to say why the program runs in a fresh process.
         packages: installed packages whose jits run on the daemon, too.
     """
@@ -34,7 +34,7 @@ class Command(NamedTuple):
     is_module: bool
     arguments: list[str]
     jit: bool = True
-    report: bool = False
+    report: str = ""
     verbose: bool = False
     packages: tuple[str, ...] = ()
 

@@ -243,7 +243,8 @@ def test_a_user_without_a_home_has_a_log_and_a_cache(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(platformdirs, "user_log_dir", homeless)
     monkeypatch.setattr(platformdirs, "user_cache_dir", homeless)
-    monkeypatch.delenv("JITSERVER_CACHE_DIR")
+    for name in ("JITSERVER_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name)
     settings.cache_clear()
     with pytest.warns(RuntimeWarning, match="home directory"):
         assert launch.log_directory() == runtime_directory()

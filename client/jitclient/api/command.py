@@ -1,12 +1,11 @@
 """Command `python -m jitclient`: its options, and the program that it runs."""
 
 import argparse
-import atexit
-import os
 from collections.abc import Sequence
 from typing import NoReturn
 
 import jitclient
+from jitclient.api import program_end
 from jitclient.api.run_as_main import run_module, run_script
 
 
@@ -19,7 +18,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         "python -m jitclient",
-        usage="%(prog)s [--no-jit] [--package NAME ...] [--report] (script.py | -m module) [argument ...]",
+        usage="%(prog)s [--no-jit] [--package NAME ...] [--report[=json]] (script.py | -m module) [argument ...]",
         description="Run a program after jitclient.install(): its jitted functions run on the daemon.",
         allow_abbrev=False,
     )
@@ -28,7 +27,13 @@ def _parser() -> argparse.ArgumentParser:
         "--package", action="append", default=[], metavar="NAME", help="also route the jits of this installed package"
     )
     parser.add_argument(
-        "--report", action="store_true", help="at exit, print which programs were used, and what ran in this process"
+        "--report",
+        action="store_const",
+        const="text",
+        help="at exit, print which programs were used, and what ran in this process",
+    )
+    parser.add_argument(
+        "--report=json", dest="report", action="store_const", const="json", help="print the report as a line of JSON"
     )
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
     parser.add_argument(
@@ -53,12 +58,8 @@ def main(arguments: Sequence[str]) -> int:
     named, run = (options.script, run_script) if options.module is None else (options.module, run_module)
     if not named:
         parser.error("no program given")
-    if options.report:
-        from jitclient.api import report  # loads msgspec
-        from jitclient.calls.usage import usage
-
-        # Register first so that the report runs last: exit handlers run in reverse order.
-        atexit.register(report.print_report, usage, os.getpid())
+    # Register first so that it runs last: exit handlers run in reverse order.
+    program_end.begin(named[0], options.module is not None, options.report, options.package)
     if not options.no_jit:
         jitclient.install(options.package)
     return run(named[0], named[1:])

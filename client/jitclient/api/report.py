@@ -1,60 +1,158 @@
 """Report of `--report`: the programs used, the time that hits saved, and the work done in this process instead."""
 
-import collections
-import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from jitclient.calls.usage import Got, Usage
-from jitclient.core.notices import print_notice
-from jitclient.jaxside import compilation_cache
-from jitclient.jaxside.compilation_cache import CompilationCache
+import msgspec
+
+from jitclient.calls.usage import FOUND, Usage, usage
+from jitclient.core.notices import print_line, print_notice
+from jitclient.jaxside.compile_events import CompileEvents, compile_events
 from jitclient.wire import labels
 
 _MAX_ROWS = 20
-_FOUND = {"memory": "found in memory", "disk": "found on the disk"}
+_FOUND_IN = {"memory": "found in memory", "disk": "found on the disk"}
 
 
-def print_report(used: Usage, pid: int) -> None:
-    """Print the report on stderr, but only in the process `pid`, not in a fork of it."""
-    if os.getpid() == pid:
-        for line in lines(used, compilation_cache.own()):
+class ProgramRow(msgspec.Struct):
+    """Program that was got from a level, and the seconds that this saved or, if it was made, took."""
+
+    program: str
+    level: str
+    times: int
+    seconds: float
+    why: str
+
+
+class LocalRow(msgspec.Struct):
+    """Function that was "traced" or "run" in this process, and the reason."""
+
+    function: str
+    what: str
+    times: int
+    why: str
+
+
+class JaxRow(msgspec.Struct):
+    """Compilations that jax found, and those that it made in this process."""
+
+    found: int
+    saved_seconds: float
+    compiled: int
+    compiled_seconds: float
+
+
+class PackageRow(msgspec.Struct):
+    """Installed package with jitted functions that jax compiled in this process."""
+
+    package: str
+    functions: int
+    seconds: float
+
+
+class ImportsRow(msgspec.Struct):
+    """Modules that the helper had imported before the program began, and the seconds that this took there."""
+
+    modules: int
+    seconds: float
+
+
+class Report(msgspec.Struct):
+    """All that was counted in this process."""
+
+    saved_seconds: float
+    programs: list[ProgramRow]
+    local: list[LocalRow]
+    jax: JaxRow | None = None
+    packages: list[PackageRow] = []
+    imports: ImportsRow | None = None
+
+
+def print_report(form: str, packages: Collection[str], preloaded: tuple[int, float] | None) -> None:
+    """Print the report on stderr, as lines of text, or with the form "json" as one line of JSON."""
+    made = report_of(usage, compile_events, packages, preloaded)
+    if form == "json":
+        print_line(msgspec.json.encode(made).decode())
+    else:
+        for line in lines(made):
             print_notice(line)
 
 
-def lines(used: Usage, cache: CompilationCache | None = None) -> Iterator[str]:
-    """Yield the lines of the report.
+def report_of(
+    used: Usage,
+    events: CompileEvents,
+    packages: Collection[str] = (),
+    preloaded: tuple[int, float] | None = None,
+) -> Report:
+    """Return the report.
 
     Args:
         used: the programs that this process used.
-        cache: the cache of this process's jax, if it has one.
+        events: the compilations of this process's jax.
+        packages: the installed packages whose jits run on the daemon.
+        preloaded: how many modules a helper has imported, and the seconds that this took; None without a helper.
     """
-    width = max((len(got.program) for got in used.got), default=0)
-    programs = [
-        f"{got.program:{width}}  {_how(got, seconds)}{_times(times)}"
-        for got, (times, seconds) in sorted(used.got.items())
-    ]
-    counts: collections.Counter[str] = collections.Counter()
-    for got, (times, _) in used.got.items():
-        counts[got.level] += times
-    saved = sum(seconds for got, (_, seconds) in used.got.items() if got.level in _FOUND)
+    jax = JaxRow(events.found, events.saved_seconds, events.compiled, events.compiled_seconds)
+    return Report(
+        used.total(*FOUND)[1] + events.saved_seconds,
+        [ProgramRow(got.program, got.level, *count, got.why) for got, count in sorted(used.got.items())],
+        [LocalRow(name, what, times, why) for (name, what, why), times in sorted(used.local.items())],
+        jax if jax.found + jax.compiled else None,
+        [
+            PackageRow(name, len(functions), sum(functions.values()))
+            for name, functions in sorted(events.packages.items())
+            if name not in packages
+        ],
+        None if preloaded is None else ImportsRow(*preloaded),
+    )
+
+
+def lines(of: Report) -> Iterator[str]:
+    """Yield the lines of a report."""
+    width = max((len(row.program) for row in of.programs), default=0)
+    counts = dict.fromkeys(("memory", "disk", "made", "remade"), 0)
+    for row in of.programs:
+        counts[row.level] += row.times
     again = f", {counts['remade']} made again" if counts["remade"] else ""
-    local = [f"{name} was {what}{_times(n)}: {why}" for (name, what, why), n in sorted(used.local.items())]
-    yield from _rows("programs", programs or ["none"])
+    yield from _rows(
+        "programs", [f"{row.program:{width}}  {_how(row)}{_times(row.times)}" for row in of.programs] or ["none"]
+    )
     yield from _rows(
         "hits", [f"{counts['memory']} in memory, {counts['disk']} on the disk; {counts['made']} made{again}"]
     )
-    yield from _rows("saved", [f"{labels.seconds(saved)} of tracing and compiling"])
-    if cache is not None and cache.found + cache.compiled:
-        compilations = f"{cache.found} compilations found, {labels.seconds(cache.saved_seconds)} saved"
-        yield from _rows("jax", [f"{compilations}; {cache.compiled} made in this process"])
-    yield from _rows("local", local or ["nothing"])
+    if of.jax is not None:
+        found = f", {_saved(of.jax.saved_seconds)}" if of.jax.found else ""
+        made = f" in {labels.seconds(of.jax.compiled_seconds)}" if of.jax.compiled else ""
+        compilations = f"{_number(of.jax.found, 'compilation')} found{found}"
+        yield from _rows("jax", [f"{compilations}; {of.jax.compiled:,} made in this process{made}"])
+    packages = [
+        f"{row.package}: {_number(row.functions, 'function')} compiled in this process in"
+        f" {labels.seconds(row.seconds)}; --package {row.package} would serve {'it' if row.functions == 1 else 'them'}"
+        for row in of.packages
+    ]
+    yield from _rows("packages", packages)
+    if of.imports is not None:
+        modules, took = _number(of.imports.modules, "module"), labels.seconds(of.imports.seconds)
+        yield from _rows("imports", [f"{modules} imported before the program began, in {took}"])
+    yield from _rows("saved", [f"{labels.seconds(max(0.0, of.saved_seconds))} of tracing and compiling"])
+    yield from _rows(
+        "local", [f"{row.function} was {row.what}{_times(row.times)}: {row.why}" for row in of.local] or ["nothing"]
+    )
 
 
-def _how(got: Got, seconds: float) -> str:
-    took = labels.seconds(seconds)
-    if got.level in _FOUND:
-        return f"{_FOUND[got.level]}, {took} saved"
-    return f"made again in {took} (its executable was not kept: {got.why})" if got.why else f"made in {took}"
+def _how(row: ProgramRow) -> str:
+    if row.level in _FOUND_IN:
+        return f"{_FOUND_IN[row.level]}, {_saved(row.seconds)}"
+    took = labels.seconds(row.seconds)
+    return f"made again in {took} (its executable was not kept: {row.why})" if row.why else f"made in {took}"
+
+
+def _saved(seconds: float) -> str:
+    """Return the seconds saved as text. Finding can take longer than making took."""
+    return f"{labels.seconds(seconds)} saved" if seconds > 0 else "no time saved"
+
+
+def _number(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _times(number: int) -> str:

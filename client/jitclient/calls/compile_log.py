@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 
+from jitclient.calls import exit_summary
 from jitclient.calls.identity import explained
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.usage import Got, Local, usage
@@ -34,7 +35,9 @@ class CompileLog:
     def report(self, session: Session, lookup: Lookup, prepared: Prepared) -> None:
         """Count the program, and print the lines that the settings ask for."""
         program, compiled = labels.of_call(self.wanted.name, self.wanted.specs), sum(prepared.seconds.values())
-        usage.add(Got(program, prepared.level, prepared.why), prepared.saved or compiled)
+        found_in = time.perf_counter() - self.wanted.since
+        usage.add(Got(program, prepared.level, prepared.why), prepared.saved - found_in if prepared.saved else compiled)
+        exit_summary.begin()
         took = []
         if self.traced_seconds is not None:
             why = "the function has declared inputs" if self.why is None else _in_one_line(self.why)

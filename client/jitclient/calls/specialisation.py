@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import time
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -25,6 +26,8 @@ class Specialisation:
     specs: tuple[Spec, ...]
     statics: tuple[Static, ...]
     context: Context
+    # When this process began to look for the program.
+    since: float = dataclasses.field(default_factory=time.perf_counter, compare=False)
 
     @functools.cached_property
     def structure(self) -> tree.Structure:

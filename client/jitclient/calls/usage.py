@@ -3,6 +3,9 @@
 from collections import defaultdict
 from typing import NamedTuple
 
+FOUND = ("memory", "disk")
+"""Levels at which programs are found."""
+
 
 class Got(NamedTuple):
     """Program that was got from a level: "memory" or "disk", or "made", or "remade" because `why`."""
@@ -28,6 +31,11 @@ class Usage:
         self.got: defaultdict[Got, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
         self.local: defaultdict[Local, int] = defaultdict(int)
 
+    def clear(self) -> None:
+        """Forget all counts, those of the process that this one was forked from."""
+        self.got.clear()
+        self.local.clear()
+
     def add(self, got: Got, seconds: float) -> None:
         """Count a program that was got, and the seconds that this saved or took."""
         times, before = self.got[got]
@@ -36,6 +44,11 @@ class Usage:
     def add_local(self, local: Local) -> None:
         """Count work that was done in this process."""
         self.local[local] += 1
+
+    def total(self, *levels: str) -> tuple[int, float]:
+        """Return how often programs were got from these levels, and the seconds that this saved or took."""
+        counted = [count for got, count in list(self.got.items()) if got.level in levels]
+        return sum(times for times, _ in counted), sum((seconds for _, seconds in counted), 0.0)
 
 
 usage = Usage()

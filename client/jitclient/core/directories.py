@@ -116,6 +116,11 @@ def cache_root() -> Path:
     given = settings().cache_dir or os.environ.get("CACHE_DIRECTORY")  # systemd sets CACHE_DIRECTORY
     if given:
         return Path(given)
+    # The common case of Linux, as in platformdirs, whose import takes longer than a short program's exit.
+    if sys.platform == "linux":
+        for name, below in (("XDG_CACHE_HOME", ""), ("HOME", ".cache")):
+            if os.path.isabs(os.environ.get(name, "")):
+                return Path(os.environ[name], below, "jitserver")
     import platformdirs  # rarely needed
 
     try:

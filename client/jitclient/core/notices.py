@@ -6,18 +6,24 @@ import warnings
 
 
 def print_notice(text: str) -> None:
+    """Print a line on stderr that says whose it is, if stderr is usable."""
+    print_line(f"jitserver: {text}")
+
+
+def print_line(text: str) -> None:
     """Print a line on stderr, if stderr is usable."""
     if sys.stderr is not None:
         # The program may have replaced stderr with an object of its own, which may raise any exception.
         with contextlib.suppress(Exception):
-            print(f"jitserver: {text}", file=sys.stderr, flush=True)
+            print(text, file=sys.stderr, flush=True)
 
 
 def is_terminal() -> bool:
     """Return whether stderr is a terminal."""
     try:
         return sys.stderr is not None and sys.stderr.isatty()
-    except ValueError:  # stderr was closed
+    # Closed, or an object of the program's own, which may raise any exception.
+    except Exception:
         return False
 
 

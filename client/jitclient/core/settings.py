@@ -37,6 +37,8 @@ class Settings:
             directory).
         timeout: JITSERVER_TIMEOUT: seconds without a sign of life after which a daemon counts as hanging; a working
             daemon sends a sign every second (default: 60).
+        quiet: JITSERVER_QUIET: whether no line at the exit says what was saved (default: no).
+        stats: JITSERVER_STATS: whether a program's figures are recorded at its exit (default: yes).
     """
 
     address: str | None = None
@@ -48,6 +50,8 @@ class Settings:
     client_device: Literal["cpu", "keep"] = "cpu"
     cache_dir: str | None = None
     timeout: float = 60.0
+    quiet: bool = False
+    stats: bool = True
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -66,6 +70,8 @@ class Settings:
             client_device=_one_of(environment, "JITSERVER_CLIENT_DEVICE", "cpu", "keep"),
             cache_dir=_absolute(environment, "JITSERVER_CACHE_DIR"),
             timeout=_seconds(environment, "JITSERVER_TIMEOUT", "60"),
+            quiet=_boolean(environment, "JITSERVER_QUIET", default="0"),
+            stats=_boolean(environment, "JITSERVER_STATS"),
         )
 
 

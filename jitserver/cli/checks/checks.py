@@ -17,6 +17,7 @@ CHECKS: tuple[Check, ...] = (
     daemon.answers,
     environment.settings_of_daemon,
     daemon.devices,
+    daemon.executables,
     daemon.call,
 )
 

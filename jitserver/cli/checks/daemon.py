@@ -1,5 +1,6 @@
 """Checks of the daemon: whether it answers, its devices, and a real call."""
 
+import collections
 import json
 import os
 import subprocess
@@ -9,9 +10,11 @@ from pathlib import Path
 
 from jitclient.wire.address import Address
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
+from jitserver.cli.entries import listed
 
 _ACCELERATORS = {"/dev/nvidia0": "an NVIDIA GPU", "/dev/kfd": "an AMD GPU", "/dev/accel0": "an accelerator"}
 _ONE_CALL = Path(__file__).parents[1] / "demos" / "one_call.py"
+_MAX_REASONS = 3
 _CALL_SECONDS, _REMOTE_SECONDS = 120.0, 300.0
 
 
@@ -39,11 +42,24 @@ def devices(state: DaemonState) -> Iterator[Finding]:
     yield verdict("devices", fits, says, do)
 
 
+def executables(state: DaemonState) -> Iterator[Finding]:
+    """Check whether the executables of all programs could be kept: without them, a new daemon compiles again."""
+    if state.status is None:
+        return
+    found = listed("")
+    reasons = collections.Counter(entry.no_executable for entry in found if entry.no_executable)
+    kept = f"those of {len(found) - reasons.total():,} of {len(found):,} programs are kept"
+    says = "; ".join([kept, *(f"{count:,} are not: {reason}" for reason, count in reasons.most_common(_MAX_REASONS))])
+    do = "nothing, if they compile quickly: a new daemon compiles them again. `jitserver cache ls` marks them"
+    yield verdict("executables", not reasons, says, do)
+
+
 def call(state: DaemonState) -> Iterator[Finding]:
     """Check whether the daemon compiles and runs a function for a fresh process, and measure the time."""
     if state.status is None:
         return
-    settings = {"JITSERVER_ADDRESS": str(state.address), "JITSERVER_AUTOSTART": "0", "JITSERVER_FALLBACK": "error"}
+    settings = {"JITSERVER_AUTOSTART": "0", "JITSERVER_FALLBACK": "error", "JITSERVER_STATS": "0"}
+    settings["JITSERVER_ADDRESS"] = str(state.address)
     done = _run([sys.executable, "-P", str(_ONE_CALL)], _CALL_SECONDS, **settings)
     if done is None:
         yield Finding("call", "problem", f"no answer within {_CALL_SECONDS:.0f} s", "jitserver top; jitserver logs")

@@ -1,5 +1,6 @@
 """The report at the end of a program: where its programs came from, what that saved, and what ran in its process."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -9,10 +10,12 @@ import pytest
 import jitserver
 from jitclient.api import report
 from jitclient.calls.usage import Got, Local, Usage
-from jitclient.jaxside.compilation_cache import CompilationCache
+from jitclient.jaxside.compile_events import CompileEvents
 
 from .programs import Program
 from .test_run_as_main import jitclient
+
+FOUND = "/jax/compilation_cache/compile_time_saved_sec"
 
 
 def used(*got: tuple[str, str, float], local: tuple[Local, ...] = ()) -> Usage:
@@ -24,11 +27,15 @@ def used(*got: tuple[str, str, float], local: tuple[Local, ...] = ()) -> Usage:
     return usage
 
 
+def lines(usage: Usage, events: CompileEvents | None = None) -> list[str]:
+    return [*report.lines(report.report_of(usage, events or CompileEvents()))]
+
+
 def test_each_program_has_a_line_with_its_level_and_its_seconds() -> None:
     usage = used(
         ("step(f32[8])", "memory", 2.0), ("step(f32[8])", "memory", 2.0), ("f()", "disk", 0.5), ("g()", "made", 3.0)
     )
-    assert [*report.lines(usage)] == [
+    assert lines(usage) == [
         "programs  f()           found on the disk, 500 ms saved",
         "          g()           made in 3.0 s",
         "          step(f32[8])  found in memory, 4.0 s saved, 2 times",
@@ -41,32 +48,71 @@ def test_each_program_has_a_line_with_its_level_and_its_seconds() -> None:
 def test_a_program_that_was_made_again_says_why() -> None:
     usage = Usage()
     usage.add(Got("f()", "remade", "no room"), 2.0)
-    assert [*report.lines(usage)][:2] == [
+    assert lines(usage)[:2] == [
         "programs  f()  made again in 2.0 s (its executable was not kept: no room)",
         "hits      0 in memory, 0 on the disk; 0 made, 1 made again",
     ]
 
 
-def test_compilations_of_jax_itself_have_a_line(tmp_path: Path) -> None:
-    cache = CompilationCache(tmp_path)
-    assert [*report.lines(Usage(), cache)] == [*report.lines(Usage())]
-    cache.count_compiled(1.5)
-    cache.put("key", b"executable")
-    cache.get("key")
-    cache.count_found()
-    assert "jax       1 compilations found, 1.5 s saved; 1 made in this process" in report.lines(Usage(), cache)
+def test_a_program_that_took_longer_to_find_than_to_make_saved_no_time() -> None:
+    usage = used(("f()", "memory", -0.5))
+    assert lines(usage)[0] == "programs  f()  found in memory, no time saved"
+    assert "saved     0 ms of tracing and compiling" in lines(usage)
+
+
+def test_compilations_of_jax_itself_have_a_line() -> None:
+    events = CompileEvents()
+    events.note(FOUND, 1.5)
+    assert "jax       1 compilation found, 1.5 s saved; 0 made in this process" in lines(Usage(), events)
+    assert "saved     1.5 s of tracing and compiling" in lines(Usage(), events)
+    events.compiled, events.compiled_seconds = 2, 0.25
+    assert "jax       1 compilation found, 1.5 s saved; 2 made in this process in 250 ms" in lines(Usage(), events)
+    events.found = 0
+    assert "jax       0 compilations found; 2 made in this process in 250 ms" in lines(Usage(), events)
+
+
+def test_packages_whose_jits_stayed_have_a_line_each() -> None:
+    events = CompileEvents()
+    events.packages = {"optax": {"optax.f": 1.0}, "numpyro": {"numpyro.g": 1.0, "numpyro.h": 2.0}, "flax": {"f": 1.0}}
+    assert [*report.lines(report.report_of(Usage(), events, packages=["flax"]))][2:4] == [
+        "packages  numpyro: 2 functions compiled in this process in 3.0 s; --package numpyro would serve them",
+        "          optax: 1 function compiled in this process in 1.0 s; --package optax would serve it",
+    ]
+
+
+def test_imports_of_the_helper_have_a_line() -> None:
+    made = report.report_of(Usage(), CompileEvents(), preloaded=(1234, 2.5))
+    assert "imports   1,234 modules imported before the program began, in 2.5 s" in report.lines(made)
+
+
+def test_programs_get_json_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    events = CompileEvents()
+    events.note(FOUND, 0.5)
+    events.packages = {"optax": {"optax.f": 1.0}}
+    monkeypatch.setattr(report, "usage", used(("f()", "memory", 2.0), local=(Local("g", "run", "no daemon"),)))
+    monkeypatch.setattr(report, "compile_events", events)
+    report.print_report("json", (), (10, 0.25))
+    [line] = capsys.readouterr().err.splitlines()
+    assert json.loads(line) == {
+        "saved_seconds": 2.5,
+        "programs": [{"program": "f()", "level": "memory", "times": 1, "seconds": 2.0, "why": ""}],
+        "local": [{"function": "g", "what": "run", "times": 1, "why": "no daemon"}],
+        "jax": {"found": 1, "saved_seconds": 0.5, "compiled": 0, "compiled_seconds": 0.0},
+        "packages": [{"package": "optax", "functions": 1, "seconds": 1.0}],
+        "imports": {"modules": 10, "seconds": 0.25},
+    }
 
 
 def test_what_was_done_here_is_said_with_the_reason() -> None:
     local = Local("g", "traced", "it reads the clock"), *[Local("f", "run", "no daemon")] * 2
-    assert [*report.lines(used(local=local))][-2:] == [
+    assert lines(used(local=local))[-2:] == [
         "local     f was run, 2 times: no daemon",
         "          g was traced: it reads the clock",
     ]
 
 
 def test_a_long_list_is_cut() -> None:
-    rows = [*report.lines(used(*((f"f{number:02}()", "made", 1.0) for number in range(25))))]
+    rows = lines(used(*((f"f{number:02}()", "made", 1.0) for number in range(25))))
     assert rows[20] == "          and 5 more"
     assert rows[21].startswith("hits      0 in memory, 0 on the disk; 25 made")
 
@@ -136,4 +182,5 @@ def test_programs_are_reported_where_they_were_found(tmp_path: Path, short_path:
                 assert (out, status) == (["jitclient.arrays.array 4.0", "2.0"], 0)
                 levels += re.findall(r"doubled\(f32\[\]\*\) +(made|found in memory|found on the disk)", "\n".join(rows))
                 assert "clocked was traced: time.time is read" in rows[-1]
+                assert of(JITS, tmp_path, "--report=json", env=env)[0] == out
     assert levels == ["made", "found in memory", "found on the disk"]

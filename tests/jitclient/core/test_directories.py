@@ -5,6 +5,7 @@ import stat
 import tempfile
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from jitclient.core import directories
@@ -144,3 +145,14 @@ def test_a_folder_that_is_a_link_is_refused(short_path: Path) -> None:
     (short_path / "link").symlink_to(short_path)
     with pytest.raises(SettingsError, match="is not a directory"):
         private_directory(short_path / "link")
+
+
+@pytest.mark.parametrize("xdg", [None, "", "relative", "/xdg", "/xdg/"])
+@pytest.mark.parametrize("home", ["/home/a", "/", "relative"])
+def test_the_cache_is_where_platformdirs_has_it(home: str, xdg: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", home)
+    monkeypatch.delenv("JITSERVER_CACHE_DIR")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    if xdg is not None:
+        monkeypatch.setenv("XDG_CACHE_HOME", xdg)
+    assert directories.cache_root() == Path(platformdirs.user_cache_dir("jitserver", appauthor=False))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 CHECKS = {"versions", "settings", "disk", "control group", "memory maps", "daemon"}
-OF_A_DAEMON = {"daemon settings", "devices", "call"}
+OF_A_DAEMON = {"daemon settings", "devices", "executables", "call"}
 
 
 @pytest.fixture

@@ -14,10 +14,13 @@ PARSED = {
     ("a.py",): Command("a.py", False, []),
     ("a.py", "--verbose", "-m"): Command("a.py", False, ["--verbose", "-m"]),
     ("--no-jit", "a.py", "x"): Command("a.py", False, ["x"], jit=False),
-    ("--verbose", "--report", "-m", "a.b", "-h"): Command("a.b", True, ["-h"], report=True, verbose=True),
+    ("--verbose", "--report", "-m", "a.b", "-h"): Command("a.b", True, ["-h"], report="text", verbose=True),
     ("--package", "a", "--report", "--package", "b", "c.py"): Command(
-        "c.py", False, [], report=True, packages=("a", "b")
+        "c.py", False, [], report="text", packages=("a", "b")
     ),
+    ("--report=json", "a.py", "--report"): Command("a.py", False, ["--report"], report="json"),
+    ("--report", "--report=json", "a.py"): Command("a.py", False, [], report="json"),
+    ("--report=html", "a.py"): None,
     ("--package",): None,
     ("--package", "a"): None,
     (): None,
@@ -49,6 +52,7 @@ def test_help_and_mistakes_are_those_of_all_commands(warm: Any) -> None:
     assert "--no-jit" in jitserver(warm, "run", "--help").stdout
     assert "\n  run " in jitserver(warm, "--help").stdout
     mistakes = {("--nonsense", "a.py"): "No such option '--nonsense'", ("-",): "No such option '-'"}
+    mistakes["--report", "--report=html", "a.py"] = "No such option '--report=html'"
     for words in ((), ("-m",), ("--package", "a")):
         mistakes[words] = "There is no program to run."
     for words, says in mistakes.items():

@@ -1,7 +1,9 @@
 """A run in a child of a helper is as in a process of its own."""
 
+import contextlib
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -253,7 +255,31 @@ def test_a_report_comes_last(warm: Any) -> None:
     done = warm.run("--report", "--verbose", warm.script(source))
     first, *rows = done.stderr.splitlines()
     assert first == "mine"
-    assert [row.split()[1] for row in rows] == ["programs", "hits", "saved", "local"]
+    assert [row.split()[1] for row in rows] == ["programs", "hits", "imports", "saved", "local"]
+
+
+def test_a_report_is_json_for_programs(warm: Any) -> None:
+    done = warm.run("--report=json", warm.script("import numpy, sys; print('mine', file=sys.stderr)"))
+    first, report = done.stderr.splitlines()
+    assert first == "mine"
+    found = json.loads(report)
+    assert (found["saved_seconds"], found["programs"], found["jax"]) == (0.0, [], None)
+    assert found["imports"]["modules"] > 100
+    assert found["imports"]["seconds"] > 0
+
+
+def test_a_run_on_a_terminal_says_at_its_end_what_was_saved(warm: Any) -> None:
+    source = "from jitclient.calls.usage import Got, usage; usage.add(Got('f()', 'memory'), 12.4)"
+    outer, inner = pty.openpty()
+    run = warm.start(warm.script(source), stdin=inner, stdout=inner, stderr=inner)
+    os.close(inner)
+    shown = b""
+    with contextlib.suppress(OSError):  # all ends of the terminal are closed
+        while part := os.read(outer, 4096):
+            shown += part
+    os.close(outer)
+    warm.end(run)
+    assert shown == b"jitserver: 12.4 s saved (1 program found); details: --report\r\n"
 
 
 def test_a_command_that_gave_up_has_no_run(warm: Any) -> None:

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import msgspec
 import pytest
 
 from jitclient.errors import DaemonLost
 from jitclient.wire.address import Address
-from jitclient.wire.messages import Status
+from jitclient.wire.messages import EntryInfo, Status
 from jitserver.cli.checks import daemon
 from jitserver.cli.checks.checks import CHECKS, findings_of
 from jitserver.cli.checks.daemon import call
@@ -61,6 +62,25 @@ def test_an_unused_accelerator_is_a_warning(tmp_path: Path, monkeypatch: pytest.
     assert (found.level, found.says) == ("warning", "cpu:0 cpu, although the machine has a GPU")
     assert [found.level for found in daemon.devices(on_gpu)] == ["ok"]
     assert list(daemon.devices(HERE)) == []
+
+
+def test_programs_without_executables_are_a_warning_with_their_number_and_the_reasons(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reasons = ["", "no room", "callbacks", "no room", ""]
+
+    def listed(prefix: str) -> list[EntryInfo]:
+        entry = EntryInfo("key", "function key", "f", "", "f()", "f()", "none", {}, {}, 0.0, 0, 0.0, 0.0, 0)
+        return [msgspec.structs.replace(entry, no_executable=reason) for reason in reasons]
+
+    monkeypatch.setattr(daemon, "listed", listed)
+    [found] = daemon.executables(running())
+    says = "those of 2 of 5 programs are kept; 2 are not: no room; 1 are not: callbacks"
+    assert (found.level, found.says) == ("warning", says)
+    reasons = [""]
+    [found] = daemon.executables(running())
+    assert (found.level, found.says) == ("ok", "those of 1 of 1 programs are kept")
+    assert list(daemon.executables(HERE)) == []
 
 
 def test_a_failed_call_is_a_problem_with_its_error(short_path: Path) -> None:

@@ -1,0 +1,149 @@
+"""End of a program: its figures are recorded for `jitserver stats`, and one line says what was saved.
+
+A program that ends without its exit handlers (`os._exit`, a signal that kills) records and says nothing. Nor does a
+forked child, whose figures are its own and not its parent's. A process that a program started as its worker records
+its figures, and says nothing.
+"""
+
+import atexit
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from jitclient.calls.usage import FOUND, usage
+from jitclient.core import notices
+from jitclient.core.settings import settings
+from jitclient.jaxside.compile_events import compile_events, listen
+
+if TYPE_CHECKING:
+    from jitclient.core.program_stats import ProgramStats
+
+_MIN_SECONDS = 1.0
+"""Minimum seconds saved that are worth a line."""
+
+_pid: int | None = None
+"""Process whose figures are summarized at its exit; None before there is one."""
+
+
+def begin_program(name: str, is_module: bool, report: Callable[[], None] | None) -> None:
+    """Summarize the program that this process is about to run; exit handlers that it registers run before.
+
+    Args:
+        name: path of a script, or name of a module.
+        is_module: whether `name` is a module.
+        report: prints a report in place of the line, if given.
+    """
+    _begin(f"-m {name}" if is_module else _absolute(name), "--report", report)
+
+
+def begin() -> None:
+    """Summarize this process, unless that has begun, or it was forked from one where that has begun."""
+    if _pid is None:
+        _begin(script(), "jitserver run --report", None)
+
+
+def _begin(name: str, details: str, report: Callable[[], None] | None) -> None:
+    global _pid
+    _pid = os.getpid()
+    # A failure here does not matter to the user of the program.
+    with contextlib.suppress(Exception):
+        listen()
+    atexit.register(_at_exit, name, details, report)
+
+
+def stats(name: str) -> "ProgramStats":
+    """Return the figures of this process until now.
+
+    Args:
+        name: the program's name.
+    """
+    from jitclient.core.program_stats import ProgramStats
+
+    found, saved = usage.total(*FOUND)
+    made, remade = usage.total("made"), usage.total("remade")
+    counted = compile_events
+    return ProgramStats(
+        time.time(),
+        name,
+        saved + counted.saved_seconds,
+        found,
+        *made,
+        *remade,
+        counted.found,
+        counted.compiled,
+        counted.compiled_seconds,
+    )
+
+
+def line(of: "ProgramStats", details: str) -> str:
+    """Return the line that says what a program saved."""
+    from jitclient.wire import labels  # loads msgspec
+
+    found = [(of.found, "program"), (of.compilations_found, "compilation")]
+    what = ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'} found" for count, noun in found if count)
+    return f"{labels.seconds(of.saved)} saved ({what}); details: {details}"
+
+
+def script() -> str:
+    """Return the name of the program that this process runs: its path, its module, or how it was typed.
+
+    At the exit, Python has already deleted the path.
+    """
+    found = getattr(sys.modules.get("__main__"), "__dict__", {})
+    name, file = getattr(found.get("__spec__"), "name", None), found.get("__file__")
+    # A directory or zip file has the name `__main__`.
+    if isinstance(name, str) and name != "__main__":
+        return f"-m {name.removesuffix('.__main__')}"
+    if isinstance(file, str):
+        return _absolute(file)
+    if "ipykernel" in sys.modules:
+        return "notebook"
+    return "python -c" if sys.argv[:1] == ["-c"] else "python"
+
+
+def _absolute(path: str) -> str:
+    # The working directory may be deleted.
+    with contextlib.suppress(OSError):
+        return os.path.abspath(path)
+    return path
+
+
+def _at_exit(name: str, details: str, report: Callable[[], None] | None) -> None:
+    global _pid
+    # Two threads that began at the same time registered this twice.
+    if _pid != os.getpid():
+        return
+    _pid = None
+    # A failure here does not matter to the user of the program.
+    with contextlib.suppress(Exception):
+        if report is not None:
+            report()
+        # Import as little as possible now: running code from a string hides an uncaught KeyboardInterrupt from Python.
+        if not usage.got and not compile_events.found:
+            return
+        ended = stats(name)
+        if report is None and _says_line(ended):
+            notices.print_notice(line(ended, details))
+        if settings().stats:
+            from jitclient.core import program_stats
+
+            program_stats.append(ended)
+
+
+def _says_line(ended: "ProgramStats") -> bool:
+    processes = sys.modules.get("multiprocessing.process")
+    is_child = processes is not None and processes.parent_process() is not None
+    # Workers of other libraries, such as pytest-xdist, share stderr with the user's program, but not stdin.
+    is_interactive = notices.is_terminal() and os.isatty(0)
+    return ended.saved >= _MIN_SECONDS and is_interactive and not is_child and not settings().quiet
+
+
+def _after_fork() -> None:
+    usage.clear()
+    compile_events.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
