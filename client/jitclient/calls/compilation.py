@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from jitclient.calls.capture_costs import CaptureCosts
 from jitclient.calls.compile_log import CompileLog
 from jitclient.calls.deps import Input, stamp_of
 from jitclient.calls.identity import Identity, identify, manifests_of, parts_of_traced, signature_of
@@ -23,6 +24,7 @@ from jitclient.calls.own_trace import Exported, OwnTrace
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.capture.ambient.patches import find_patches
+from jitclient.capture.budget import Budget
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture
 from jitclient.capture.manifest import covers, packages_of, state_digest
@@ -34,6 +36,7 @@ from jitclient.errors import (
     AmbientInput,
     ArrayLost,
     CaptureError,
+    CaptureTooSlow,
     CrashesDaemon,
     DaemonError,
     ProgramsDiffer,
@@ -75,15 +78,16 @@ class _DiffersError(Exception):
 
 
 def program_of(
-    session: Session, wanted: Specialisation, capture: Callable[[tuple[Any, ...]], Capture], own: OwnTrace
+    session: Session, wanted: Specialisation, capture: Callable[..., Capture], own: OwnTrace, costs: CaptureCosts
 ) -> Program:
     """Return the program of a call.
 
     Args:
         session: the session with the daemon.
         wanted: the function, options and signature to compile for.
-        capture: captures the function in its current state, with extras.
+        capture: captures the function in its current state, with extras, and perhaps within a budget.
         own: the trace of this process, which has not run yet.
+        costs: costs of the function's captures.
 
     Raises:
         CaptureError: the call must run in this process.
@@ -92,7 +96,7 @@ def program_of(
     """
     for _ in range(_MAX_TRACES):
         try:
-            return _Making(session, wanted, capture, own).program()
+            return _Making(session, wanted, capture, own, costs).program()
         except _InputsChangedError:
             own.forget()
     raise CaptureError("the declared inputs change during the trace")
@@ -102,12 +106,20 @@ class _Making:
     """Sequence of steps from a call to its program."""
 
     def __init__(
-        self, session: Session, wanted: Specialisation, capture: Callable[[tuple[Any, ...]], Capture], own: OwnTrace
+        self,
+        session: Session,
+        wanted: Specialisation,
+        capture: Callable[..., Capture],
+        own: OwnTrace,
+        costs: CaptureCosts,
     ) -> None:
         self._session = session
         self._wanted = wanted
         self._capture = capture
         self._own = own
+        self._costs = costs
+        # Only of the first capture: a later one is compared with it.
+        self._budget: Budget | None = None
         self._seen: tuple[str, Sequence[DeviceInfo]] | None = None
         self._extras: tuple[Any, ...] = ()
         # Last capture, with these extras; None if the function cannot be captured.
@@ -117,9 +129,16 @@ class _Making:
 
     def program(self) -> Program:
         """Return the program. The exceptions are those of `program_of`."""
+        # Otherwise the function may need its capture to run on the daemon, where it must run.
+        if _has_jax() and _can_leave(self._wanted) and settings().fallback == "local":
+            self._budget = self._costs.budget()
         try:
             with _failures_to_capture_error():
                 identity = identify(self._wanted, self._take_capture)
+        except CaptureError as error:
+            return self._without_capture(error)
+        try:
+            with _failures_to_capture_error():
                 found = self._found(identity)
         except CaptureError as error:
             return self._of_own_trace(error)
@@ -136,7 +155,9 @@ class _Making:
         """Capture the function with extras; if they cannot be captured, keep a capture of the function alone."""
         self._captured, self._extras = None, extras
         try:
-            self._captured = self._capture(extras)
+            self._captured = self._capture(extras, self._budget)
+        except CaptureTooSlow:
+            raise
         except CaptureError:
             if extras:
                 self._take_capture(())
@@ -385,6 +406,23 @@ class _Making:
         )
         log = CompileLog(self._wanted, identity.parts, why)
         return self._sent(identity.lookup, exported, traced, log, after, identity.inputs, self._manifest())
+
+    def _without_capture(self, why: CaptureError) -> Program:
+        """Return the program of the own trace, and record whether the capture cost more than that trace."""
+        if self._budget is None:
+            return self._of_own_trace(why)
+        spent, is_slow = self._budget.spent(), isinstance(why, CaptureTooSlow)
+        if is_slow and not self._costs.is_known():
+            self._note = f"{self._wanted.name} is traced in each process: {why}"
+        start = self._costs.clock()
+        try:
+            made = self._of_own_trace(why)
+        except CaptureError:
+            if is_slow:
+                self._costs.require()
+            raise
+        self._costs.weigh(spent, why, self._costs.clock() - start)
+        return made
 
     def _of_own_trace(self, why: CaptureError) -> Program:
         """Make the daemon compile the own trace, which other processes must make, too."""
