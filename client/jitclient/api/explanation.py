@@ -6,6 +6,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from jitclient.calls.compilation import capture_budget
 from jitclient.calls.decorator import jit
 from jitclient.calls.identity import explained as explained_by
 from jitclient.calls.identity import identify
@@ -97,7 +98,8 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     if known:
         return Explanation(program, hit=True, level="L0")
     try:
-        identity = identify(wanted, path.fresh_capture)
+        budget = capture_budget(wanted, path.capture_costs)
+        identity = identify(wanted, functools.partial(path.fresh_capture, budget=budget))
         question = Explain(identity.lookup, wanted.name, identity.parts())
         explained = explained_by(functools.partial(ask, process.session().settings), question)
     except CaptureError as error:

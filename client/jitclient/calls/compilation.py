@@ -102,6 +102,12 @@ def program_of(
     raise CaptureError("the declared inputs change during the trace")
 
 
+def capture_budget(wanted: Specialisation, costs: CaptureCosts) -> Budget | None:
+    """Return the budget of a capture that starts now; None if the call may need its capture to run on the daemon."""
+    may_trace = _has_jax() and _can_leave(wanted) and settings().fallback == "local"
+    return costs.budget() if may_trace else None
+
+
 class _Making:
     """Sequence of steps from a call to its program."""
 
@@ -129,9 +135,7 @@ class _Making:
 
     def program(self) -> Program:
         """Return the program. The exceptions are those of `program_of`."""
-        # Otherwise the function may need its capture to run on the daemon, where it must run.
-        if _has_jax() and _can_leave(self._wanted) and settings().fallback == "local":
-            self._budget = self._costs.budget()
+        self._budget = capture_budget(self._wanted, self._costs)
         try:
             with _failures_to_capture_error():
                 identity = identify(self._wanted, self._take_capture)

@@ -56,7 +56,7 @@ class GeneralPath:
         self._deps = deps
         self._has_static_leaves = has_static_leaves
         self._capture: Capture | None = None
-        self._capture_costs = CaptureCosts(fun)
+        self.capture_costs = CaptureCosts(fun)
         self.programs: dict[_Key, Program] = {}
         self._last: tuple[_Key, Program] | None = None
         # Calls that run in this process, as long as their captures are current.
@@ -267,7 +267,7 @@ class GeneralPath:
     def _prepare(self, session: Session, wanted: Specialisation, own: OwnTrace) -> Program:
         context.check_tracing(self._name)
         context.check_single_process()
-        program = program_of(session, wanted, self.fresh_capture, own, self._capture_costs)
+        program = program_of(session, wanted, self.fresh_capture, own, self.capture_costs)
         client_device.notify_once(session.platform)
         return program
 

@@ -183,7 +183,8 @@ PROGRAM = """
         warnings.simplefilter("always")
         served = jitclient.jit(step)
         values = [float(served(np.float32(1))), float(np.asarray(served(np.ones(1, np.float32)))[0])]
-    print(json.dumps([values, [str(w.message) for w in caught if issubclass(w.category, RuntimeWarning)], next(reads)]))
+    notes, total = [str(w.message) for w in caught if issubclass(w.category, RuntimeWarning)], next(reads)
+    print(json.dumps([values, notes, total, jitclient.explain(served, np.ones(2, np.float32)).reason]))
 """
 
 
@@ -210,30 +211,31 @@ def own(new_daemon: Callable[..., Any], counts: Callable[..., dict[str, Any]], s
 
 
 def test_a_slow_capture_is_given_up_once_with_one_note(own: Any) -> None:
-    values, notes, reads, found = own(0.25)
+    values, notes, reads, reason, found = own(0.25)
     assert values == [4.0, 4.0]
+    assert reason.startswith("traced in the client: its capture took")
     assert found == [2, 0, 0]
     assert len(notes) == 1
     assert "step is traced in each process: capturing all that it depends on takes more than 1.0 s" in notes[0]
 
-    values, notes, fewer_reads, found = own(0.25)
+    values, notes, fewer_reads, _, found = own(0.25)
     assert (values, notes, found) == ([4.0, 4.0], [], [2, 0, 0])
     assert fewer_reads < reads
 
     # The function is captured at once in a process for which the capture is fast enough.
-    values, notes, _, found = own(0.0)
+    values, notes, _, _, found = own(0.0)
     assert (values, notes, found) == ([4.0, 4.0], [], [0, 2, 0])
 
 
 def test_a_program_that_cannot_be_sent_is_captured_by_the_next_process(own: Any) -> None:
     body = "import jax; x = jax.pure_callback(lambda v: v * 1, x, x)"
-    values, notes, _, found = own(0.25, body)
+    values, notes, _, _, found = own(0.25, body)
     assert values == [4.0, 4.0]
     # The second signature of the process is captured already.
     assert found == [0, 1, 1]
     assert "more than 1.0 s" in notes[0]
-    assert own(0.25, body)[3] == [0, 1, 0]
+    assert own(0.25, body)[4] == [0, 1, 0]
 
 
 def test_without_a_fallback_a_capture_takes_as_long_as_it_takes(own: Any) -> None:
-    assert own(0.25, fallback="error") == ([4.0, 4.0], [], 0, [0, 2, 0])
+    assert own(0.25, fallback="error") == ([4.0, 4.0], [], 0, None, [0, 2, 0])
