@@ -44,6 +44,10 @@ class AmbientInput(CaptureError):  # noqa: N818  (the glossary's word)
     """Read of an input outside Python's objects by a function: no capture can hold such an input."""
 
 
+class CaptureTooSlow(CaptureError):  # noqa: N818
+    """Capture that took longer than its budget, so that tracing the function in each process takes less."""
+
+
 class DaemonError(JitserverError, ConnectionError):
     """Failure of the daemon to answer a request, for a reason outside the program."""
 

@@ -280,7 +280,8 @@ class Programs:
         request = request_of(stored)
         now = _key_of(request)
         self._refuse_crashing(now.text)
-        return self._restored(now, report_phase) or self._made_again(now, stored, request, report_phase)
+        why = "it was made under other versions"
+        return self._restored(now, report_phase) or self._made_again(now, stored, request, report_phase, why)
 
     def warm(self, key: str) -> bool:
         """Load a program from disk, unless it was made under other versions or has strikes.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from jitclient.core.directories import compilations_directory, trim
+from jitclient.core.directories import captures_directory, compilations_directory, trim
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.blobs import Blobs
 from jitserver.store.catalog import CATALOG, Catalog, Use, is_damage
@@ -149,8 +149,9 @@ class Store:
             self._write(act)
 
     def remove_compilations(self) -> None:
-        """Delete the compilations by program text."""
+        """Delete the compilations by program text, and the records on captures."""
         trim(self.compilations_directory, 0)
+        trim(captures_directory(self._directory), 0)
 
     def trim(self) -> None:
         """Evict programs by their eviction scores if the limit is exceeded, until 90% of the limit is used."""

@@ -9,6 +9,7 @@ from typing import Any
 from jitclient.calls.decorator import jit
 from jitclient.calls.identity import explained as explained_by
 from jitclient.calls.identity import identify
+from jitclient.calls.miss import capture_budget
 from jitclient.calls.remote_function import RemoteFunction
 from jitclient.calls.where_to_trace import Facts, Where, where_to_trace
 from jitclient.errors import CaptureError, DaemonError
@@ -98,7 +99,8 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     if known:
         return Explanation(program, hit=True, level="L0")
     try:
-        identity = identify(wanted, path.fresh_capture)
+        budget = capture_budget(wanted, path.capture_costs)
+        identity = identify(wanted, functools.partial(path.fresh_capture, budget=budget))
         question = Explain(identity.lookup, wanted.name, identity.parts())
         explained = explained_by(functools.partial(ask, process.session().settings), question)
     except CaptureError as error:

@@ -8,12 +8,12 @@ here. `calls/where_to_trace.py` has the exceptions.
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from jitclient.calls import own_program
 from jitclient.calls.agreement import agreed, check_hit, is_explained, settle
+from jitclient.calls.capture_costs import CaptureCosts
 from jitclient.calls.failures import InputsChangedError, TracesDifferError, failures_to_capture_error
 from jitclient.calls.miss import Miss
 from jitclient.calls.own_trace import OwnTrace
@@ -31,15 +31,16 @@ _MAX_TRACES = 3
 
 
 def program_of(
-    session: Session, wanted: Specialisation, capture: Callable[[tuple[Any, ...]], Capture], own: OwnTrace
+    session: Session, wanted: Specialisation, capture: Callable[..., Capture], own: OwnTrace, costs: CaptureCosts
 ) -> Program:
     """Return the program of a call.
 
     Args:
         session: the session with the daemon.
         wanted: the function, options and signature to compile for.
-        capture: captures the function in its current state, with extras.
+        capture: captures the function in its current state, with extras, and perhaps within a budget.
         own: the trace of this process, which has not run yet.
+        costs: costs of the function's captures.
 
     Raises:
         CaptureError: the call must run in this process.
@@ -48,7 +49,7 @@ def program_of(
     """
     for _ in range(_MAX_TRACES):
         try:
-            return _program(Miss(session, wanted, capture, own))
+            return _program(Miss(session, wanted, capture, own, costs))
         except InputsChangedError:
             own.forget()
     raise CaptureError("the declared inputs change during the trace")
@@ -58,6 +59,11 @@ def _program(miss: Miss) -> Program:
     try:
         with failures_to_capture_error():
             decision = miss.identify()
+    except CaptureError as error:
+        with miss.weighing_capture(error):
+            return _of_own_trace(miss, error)
+    try:
+        with failures_to_capture_error():
             found = _found(miss, decision.where)
         if found is not None:
             return found
@@ -68,10 +74,15 @@ def _program(miss: Miss) -> Program:
                 return own_program.for_all_processes(miss, why)
         return _made_and_compared(miss) if decision.where is Where.BOTH else _made(miss, decision.where)
     except CaptureError as error:
-        crashes = isinstance(error.__cause__, CrashesDaemon)
-        if miss.decide(refusal=str(error), crashes_daemon=crashes).where is Where.HERE:
-            raise
-        return own_program.for_this_process(miss, error)
+        return _of_own_trace(miss, error)
+
+
+def _of_own_trace(miss: Miss, why: CaptureError) -> Program:
+    """Return the program of the own trace, which other processes must make, too, unless the call must run here."""
+    crashes = isinstance(why.__cause__, CrashesDaemon)
+    if miss.decide(refusal=str(why), crashes_daemon=crashes).where is Where.HERE:
+        raise why
+    return own_program.for_this_process(miss, why)
 
 
 def _found(miss: Miss, where: Where) -> Program | None:

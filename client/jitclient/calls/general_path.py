@@ -7,6 +7,7 @@ from typing import Any
 from jitclient.calls import compile_log
 from jitclient.calls.arguments import NotAnArray, spec_of, specs_of
 from jitclient.calls.attempts import CallFailed, attempted
+from jitclient.calls.capture_costs import CaptureCosts
 from jitclient.calls.compilation import program_of
 from jitclient.calls.deps import Deps
 from jitclient.calls.identity import raise_if_ambient
@@ -17,6 +18,7 @@ from jitclient.calls.program import Program
 from jitclient.calls.raised import Raised
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_spec
+from jitclient.capture.budget import Budget
 from jitclient.capture.dump import Capture, capture
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
@@ -48,6 +50,7 @@ class GeneralPath:
         self._deps = deps
         self.in_process = InProcess(fun, name, options, has_static_leaves)
         self._capture: Capture | None = None
+        self.capture_costs = CaptureCosts(fun)
         self.programs: dict[_Key, Program] = {}
         self._last: tuple[_Key, Program] | None = None
         # Calls that run in this process, as long as their captures are current.
@@ -169,13 +172,13 @@ class GeneralPath:
         program = self.programs.get(key)
         return self._wanted(key), program is not None and program.is_valid(process.session())
 
-    def fresh_capture(self, extras: tuple[Any, ...] = ()) -> Capture:
+    def fresh_capture(self, extras: tuple[Any, ...] = (), budget: Budget | None = None) -> Capture:
         """Capture the function in its current state, including changes in place, with the extras of a call key.
 
         The `ambient` of the capture names the ambient inputs that the function reads.
         """
         before = self._capture
-        self._capture = fresh = capture(self._fun, extras, allow_ambient=True, include_set_order=True)
+        self._capture = fresh = capture(self._fun, extras, True, True, budget)
         if before is not None and fresh.function_key != before.function_key and not before.unchanged():
             # Programs without a capture belong to functions that change their captured state. As in JAX, such programs
             # stay.
@@ -255,7 +258,7 @@ class GeneralPath:
 
     def _prepare(self, session: Session, wanted: Specialisation, own: OwnTrace) -> Program:
         context.check_tracing(self._name)
-        program = program_of(session, wanted, self.fresh_capture, own)
+        program = program_of(session, wanted, self.fresh_capture, own, self.capture_costs)
         client_device.notify_once(session.platform)
         return program
 

@@ -7,11 +7,12 @@ import contextlib
 import dataclasses
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
+from jitclient.calls.capture_costs import CaptureCosts
 from jitclient.calls.compile_log import CompileLog
 from jitclient.calls.deps import Input, stamp_of
 from jitclient.calls.failures import InputsChangedError
@@ -20,12 +21,15 @@ from jitclient.calls.own_trace import OwnTrace
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.where_to_trace import Decision, Facts, where_to_trace
+from jitclient.capture.budget import Budget
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture
 from jitclient.capture.results.reader import CallbackFunctions, RebuiltObjects
 from jitclient.core import progress
-from jitclient.errors import CaptureError
+from jitclient.core.settings import settings
+from jitclient.errors import CaptureError, CaptureTooSlow
 from jitclient.jaxside import after_fork, context, tree
+from jitclient.jaxside.context import on_mesh
 from jitclient.jaxside.static_leaves import StaticLeaf
 from jitclient.session import programs
 from jitclient.session.session import Session
@@ -53,7 +57,12 @@ class Miss:
     identity: Identity
 
     def __init__(
-        self, session: Session, wanted: Specialisation, capture: Callable[[tuple[Any, ...]], Capture], own: OwnTrace
+        self,
+        session: Session,
+        wanted: Specialisation,
+        capture: Callable[..., Capture],
+        own: OwnTrace,
+        costs: CaptureCosts,
     ) -> None:
         self.session = session
         self.wanted = wanted
@@ -63,6 +72,8 @@ class Miss:
         self.note = ""
         self.facts = Facts()
         self._capture = capture
+        self._costs = costs
+        self._budget: Budget | None = None  # of the first capture; later ones are compared with it
         self._extras: tuple[Any, ...] = ()  # of `captured`
         self._seen: tuple[str, Sequence[DeviceInfo]] | None = None
 
@@ -87,6 +98,7 @@ class Miss:
             is_operation=_is_operation(wanted),
             has_deps=wanted.deps is not None,
         ).raise_if_here()
+        self._budget = capture_budget(wanted, self._costs)
         self.identity = identify(wanted, self._capture_before)
         self.inputs = self.identity.inputs
         return self.decide(set_order=str(self.identity.captured.set_order) if self.identity.order else "")
@@ -95,12 +107,32 @@ class Miss:
         """Capture the function with extras; if they cannot be captured, keep a capture of the function alone."""
         self.captured, self._extras = None, extras
         try:
-            self.captured = self._capture(extras)
+            self.captured = self._capture(extras, self._budget)
+        except CaptureTooSlow:
+            raise
         except CaptureError:
             if extras:
                 self._capture_before(())
             raise
         return self.captured
+
+    @contextlib.contextmanager
+    def weighing_capture(self, why: CaptureError) -> Iterator[None]:
+        """Record whether the capture, which failed, cost more than the own trace that the `with` block makes."""
+        if self._budget is None:
+            yield
+            return
+        spent, is_slow = self._budget.spent(), isinstance(why, CaptureTooSlow)
+        if is_slow and not self._costs.is_known():
+            self.note = f"{self.wanted.name} is traced in each process: {why}"
+        start = self._costs.clock()
+        try:
+            yield
+        except CaptureError:
+            if is_slow:
+                self._costs.require()
+            raise
+        self._costs.weigh(spent, why, self._costs.clock() - start)
 
     def capture_again(self) -> Capture:
         """Capture the function with the extras of `captured`, to see changes."""
@@ -219,6 +251,13 @@ class Miss:
         prepared = msgspec.structs.replace(prepared, evidence=Evidence())
         stamp = stamp_of(self.inputs)
         return Program(self.session, generation, watched, prepared, self.wanted, unflatten, stamp, functions)
+
+
+def capture_budget(wanted: Specialisation, costs: CaptureCosts) -> Budget | None:
+    """Return the budget of a capture that starts now; None if the call may need its capture to run on the daemon."""
+    is_placed = any(spec.sharding is not None for spec in wanted.specs)
+    needs_capture = is_placed or wanted.options.about_devices() or on_mesh(wanted.context) or not _can_trace()
+    return None if needs_capture or settings().fallback == "error" else costs.budget()
 
 
 def _is_operation(wanted: Specialisation) -> bool:

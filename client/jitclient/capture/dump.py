@@ -7,6 +7,7 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from jitclient.capture.ambient.patches import raise_if_patched
+from jitclient.capture.budget import Budget
 from jitclient.capture.codec.pickler import Pickler
 from jitclient.capture.codec.plain import Reduced
 from jitclient.capture.describe import containers, dispatch, functions, wrappers  # noqa: F401  (they register)
@@ -63,7 +64,7 @@ class Capture(ObjectIndex):
         self, walk: "_Walk", extras: tuple[Any, ...], ambient: AmbientInput | None, include_set_order: bool
     ) -> None:
         function, values = walk.roots
-        schedule = Schedule()
+        schedule = Schedule(walk.walker.budget)
         # The function first, so that its steps are the same with any extras.
         schedule.add(function)
         of_function = schedule.steps.copy()
@@ -105,7 +106,11 @@ class Capture(ObjectIndex):
 
 
 def capture(
-    fn: Any, extras: tuple[Any, ...] = (), allow_ambient: bool = False, include_set_order: bool = False
+    fn: Any,
+    extras: tuple[Any, ...] = (),
+    allow_ambient: bool = False,
+    include_set_order: bool = False,
+    budget: Budget | None = None,
 ) -> Capture:
     """Capture a function together with values that must mean the same on both sides.
 
@@ -115,14 +120,16 @@ def capture(
         allow_ambient: allow ambient inputs. The key then identifies the function although no daemon can run it; the
             caller must track the inputs by other means.
         include_set_order: add the key of the set order, if there is one, to the extras.
+        budget: processor time that the capture may take; without one, it takes as long as it takes.
 
     Raises:
         AmbientInput: the function reads an ambient input.
+        CaptureTooSlow: the budget is spent.
         CaptureError: the function depends on an object that cannot be captured. The message names the object and the
             path to it.
     """
     try:
-        walk = _walk(fn, extras)
+        walk = _walk(fn, extras, budget)
         walker = walk.walker
         calls_back = not _CALLS_BACK.isdisjoint(walker.words)
         ambient = raise_needed(list(walk.roots), allow_ambient, calls_back) if walker.failed else None
@@ -146,11 +153,11 @@ class _Walk(NamedTuple):
     watch: Watch  # of the function alone
 
 
-def _walk(fn: Any, extras: tuple[Any, ...]) -> _Walk:
+def _walk(fn: Any, extras: tuple[Any, ...], budget: Budget | None) -> _Walk:
     """Walk the function's dependencies, again if reachable code reads parts that the walk left out."""
     options: frozenset[str] = frozenset()
     while True:
-        walker = Walker(options)
+        walker = Walker(options, budget)
         function = walker.value(fn)
         walker.run()
         watch, walker.watch = walker.watch, Watch()

@@ -75,6 +75,11 @@ def compilations_directory(directory: Path) -> Path:
     return directory / "compilations"
 
 
+def captures_directory(directory: Path) -> Path:
+    """Return the directory of records on captures that cost more than they saved."""
+    return directory / "captures"
+
+
 def existing_directories() -> list[Path]:
     """Return the existing cache directories of this environment, the user's own first, then the system daemon's."""
     name = user_name()

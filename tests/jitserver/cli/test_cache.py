@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jitclient
-from jitclient.core.directories import environment_digest
+from jitclient.core.directories import captures_directory, environment_digest
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.entry import KeyComponents, Stored
@@ -248,5 +248,9 @@ def test_compilations_of_clients_are_counted_and_cleared(
         assert counted() == [2, 2048]
         assert "and 2 compilations of jax's own (2 KiB)" in cli("cache", "ls", env=nobody).stdout
         assert "2 compilations of jax's own (2 KiB)" in cli("status", env=nobody).stdout
+        verdict = captures_directory(directory.parent) / "verdict"
+        verdict.parent.mkdir()
+        verdict.write_bytes(bytes(1))
         cli("cache", "clear", env=nobody)
         assert counted() == [0, 0]
+        assert not verdict.exists()

@@ -8,6 +8,7 @@ receives are completed first, as far as that is possible.
 from collections import deque
 from collections.abc import Collection
 
+from jitclient.capture.budget import Budget
 from jitclient.capture.codec.pickler import to_bytes
 from jitclient.capture.graph.nodes import Fill, Node, Value, fingerprint, nodes_in
 from jitclient.errors import CaptureError
@@ -23,7 +24,8 @@ Step = Node | tuple[Node, Fill]
 class Schedule:
     """An ordering of the steps of a graph; `steps` is the resulting program."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: Budget | None = None) -> None:
+        self._budget = budget
         self.steps: list[Step] = []
         self._count = 0
         self._making: set[Node] = set()
@@ -85,6 +87,8 @@ class Schedule:
 
     def _complete_reachable(self, nodes: list[Node]) -> None:
         """Complete objects that code will read, and every object that it can reach from them."""
+        if self._budget is not None:
+            self._budget.check()
         seen: set[Node] = set()
         todo = list(nodes)
         while todo:

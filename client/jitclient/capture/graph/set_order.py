@@ -33,6 +33,11 @@ def share_seed() -> None:
     _seed_is_shared = True
 
 
+def has_shared_seed() -> bool:
+    """Return whether other processes have the hash seed of this one."""
+    return _seed_is_shared or os.environ.get("PYTHONHASHSEED", "").isdecimal()
+
+
 class SetOrder(NamedTuple):
     """The dependence of a function on the order of sets."""
 
@@ -46,8 +51,7 @@ class SetOrder(NamedTuple):
     @property
     def key(self) -> tuple[str, int, str] | None:
         """A key that this process shares with others in which sets have the same order; None if there are none."""
-        has_seed = _seed_is_shared or os.environ.get("PYTHONHASHSEED", "").isdecimal()
-        return ("order of sets", hash("jitserver"), self.observed) if self.is_seeded and has_seed else None
+        return ("order of sets", hash("jitserver"), self.observed) if self.is_seeded and has_shared_seed() else None
 
     def __str__(self) -> str:
         differs = f"{self.where} may depend on set iteration order, which differs between processes"

@@ -10,6 +10,7 @@ from types import CellType
 from typing import Any
 
 from jitclient.capture.ambient.inputs import ambient_name, message_of
+from jitclient.capture.budget import Budget
 from jitclient.capture.codec.plain import ATOMS, PLAIN, Reduced, is_plain
 from jitclient.capture.graph.nodes import Node, Value, type_name
 from jitclient.capture.graph.watch import Watch
@@ -65,8 +66,9 @@ class Walker:
     "annotations" and "qualnames". The walk finds out which of them are read; `capture/dump.py` then walks again.
     """
 
-    def __init__(self, options: frozenset[str] = frozenset()) -> None:
+    def __init__(self, options: frozenset[str] = frozenset(), budget: Budget | None = None) -> None:
         self.options = options
+        self.budget = budget
         self.words: set[str] = set()
         self.watch = Watch()
         self.failed: list[Node] = []
@@ -167,6 +169,8 @@ class Walker:
     def run(self) -> None:
         """Describe everything in the queue, and everything that these objects lead to."""
         while self._queue:
+            if self.budget is not None:
+                self.budget.check()
             describe, node = self._queue.popleft()
             try:
                 describe()

@@ -1,0 +1,46 @@
+"""Budget of a capture: the processor time after which the capture is abandoned.
+
+Processor time, so that the same functions are captured on a busy machine. The clock is read between steps, never inside
+one, so an abandoned capture leaves nothing behind: all its state is its own, and the memos of modules hold whole
+results.
+"""
+
+import time
+from collections.abc import Callable
+
+from jitclient.errors import CaptureTooSlow
+
+
+class Budget:
+    """Processor time of this thread that one capture may take.
+
+    Args:
+        seconds: the time, counted from now.
+        why: message of the error.
+        clock: returns the processor time of this thread in seconds.
+        every: number of checks of which one reads the clock, because a read may take as long as a step.
+    """
+
+    def __init__(
+        self, seconds: float, why: str, clock: Callable[[], float] = time.thread_time, every: int = 16
+    ) -> None:
+        self._seconds = seconds
+        self._why = why
+        self._clock = clock
+        self._every = every
+        self._checks = 0
+        self._start = clock()
+
+    def spent(self) -> float:
+        """Return the seconds since the start."""
+        return self._clock() - self._start
+
+    def check(self) -> None:
+        """Check that the capture may continue.
+
+        Raises:
+            CaptureTooSlow: the budget is spent.
+        """
+        self._checks += 1
+        if self._checks % self._every == 0 and self.spent() > self._seconds:
+            raise CaptureTooSlow(self._why)
