@@ -19,6 +19,7 @@ def run(command: Command, interpreter: str) -> None:
         SystemExit: the process must exit.
     """
     from jitclient.api import run_as_main
+    from jitclient.jaxside import own_jax
 
     history.note_at_exit()
     if command.report:
@@ -30,6 +31,7 @@ def run(command: Command, interpreter: str) -> None:
         from jitclient.api.switch import install
 
         install(command.packages)
+        own_jax.omit_callers()
         compilations.keep()
     option = ["-m"] if command.is_module else []
     sys.orig_argv = [interpreter, *option, command.name, *command.arguments]

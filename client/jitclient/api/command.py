@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import jitclient
 from jitclient.api.run_as_main import run_module, run_script
+from jitclient.jaxside import own_jax
 
 
 class _Parser(argparse.ArgumentParser):
@@ -61,4 +62,5 @@ def main(arguments: Sequence[str]) -> int:
         atexit.register(report.print_report, usage, os.getpid())
     if not options.no_jit:
         jitclient.install(options.package)
+        own_jax.omit_callers()
     return run(named[0], named[1:])

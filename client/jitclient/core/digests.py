@@ -11,6 +11,11 @@ def digest(data: _Data, size: int = 16) -> bytes:
     return hashlib.blake2b(data, digest_size=size).digest()
 
 
+def running_digest() -> hashlib.blake2b:
+    """Return an object whose `update` adds data to a 16-byte BLAKE2b digest."""
+    return hashlib.blake2b(digest_size=16)
+
+
 def file_digest(file: BufferedReader) -> bytes:
     """Return the 16-byte BLAKE2b digest of a file, without reading the whole file into memory."""
     return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).digest()
