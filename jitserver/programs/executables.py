@@ -23,7 +23,7 @@ All programs are in the daemon's own cache already, so this is for compilations 
 
 def keep_compilations(directory: Path, max_bytes: int) -> None:
     """Make JAX find and keep long compilations by their text in a directory of at most `max_bytes` bytes."""
-    compilation_cache.use(compilation_cache.CompilationCache(directory, _MIN_SECONDS, max_bytes))
+    compilation_cache.use(compilation_cache.CompilationCache(directory, _MIN_SECONDS, max_bytes), by_text=True)
 
 
 def to_bytes(compiled: jax.stages.Compiled) -> bytes:

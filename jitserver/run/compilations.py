@@ -1,7 +1,7 @@
 """Reuse of JAX's work on operations outside of jitted functions, which no daemon sees, in later runs."""
 
 from jitclient.core.settings import settings
-from jitclient.jaxside import compilation_cache, interop
+from jitclient.jaxside import interop
 from jitclient.jaxside.operations import reuse
 from jitclient.wire.address import remote
 
@@ -11,6 +11,5 @@ def keep() -> None:
 
     Helpers prepare the traced and lowered operations; the cache has the compiled ones.
     """
-    compilation_cache.keep_compilations()
     if remote(settings().address) is None:
         interop.when_loaded(reuse.use)

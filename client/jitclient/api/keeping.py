@@ -29,7 +29,7 @@ from jitclient.errors import (
     Incompatible,
     ProtocolError,
 )
-from jitclient.jaxside import client_device, context, tree
+from jitclient.jaxside import client_device, context, own_jax, tree
 from jitclient.jaxside.naming import shown
 from jitclient.session import process
 from jitclient.session.retry import ATTEMPTS, with_retries
@@ -81,7 +81,7 @@ def keep(name: str, tree_or_function: Any, *, deps: Iterable[Any] | None = None,
     make = functools.cache(tree_or_function) if _is_function(tree_or_function) else None
     if process.inside_daemon:
         return tree_or_function if make is None else make()
-    client_device.pin()
+    own_jax.configure()
     declared, here = Deps.of(deps), process.session()
     ttl = None if ttl is None else float(ttl)
     try:

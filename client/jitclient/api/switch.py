@@ -10,7 +10,8 @@ from typing import Any
 
 from jitclient.calls import decorator
 from jitclient.capture.user_code.installed import is_user_module
-from jitclient.jaxside import interop
+from jitclient.jaxside import compilation_cache, interop
+from jitclient.session import process
 
 _COUNTERPARTS: tuple[tuple[str, str, Callable[[], Any]], ...] = (
     ("jax", "jit", lambda: decorator.jit),
@@ -64,6 +65,8 @@ def install(packages: Iterable[str] = ()) -> Installed:
     """
     if isinstance(packages, str):
         raise TypeError(f"packages must be an iterable of names, not one name. Pass [{packages!r}]")
+    if not process.inside_daemon:
+        compilation_cache.keep_compilations()
     installed = Installed(frozenset(packages))
     _in_force.append(installed)
     if len(_in_force) == 1:

@@ -18,7 +18,7 @@ from jitclient.calls.remote_function import RemoteFunction
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
 from jitclient.errors import JitserverError
-from jitclient.jaxside import client_device, context, internals, interop, static_leaves, trace_state
+from jitclient.jaxside import context, internals, interop, own_jax, static_leaves, trace_state
 from jitclient.jaxside.options import JitOptions
 from jitclient.jaxside.static_leaves import StaticLeaf
 
@@ -102,7 +102,7 @@ def on_daemon(
 
 @functools.cache
 def _jitted(function: Callable[..., Any], name: str, variant: Hashable) -> Any:
-    client_device.pin()
+    own_jax.configure()
     jitted = RemoteFunction(function, JitOptions.of(function, {}), has_static_leaves=True)
     jitted.__name__ = name
     return jitted

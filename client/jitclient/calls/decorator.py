@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from jitclient.calls.deps import Deps
 from jitclient.calls.remote_function import P, R, RemoteFunction
-from jitclient.jaxside import client_device
+from jitclient.jaxside import own_jax
 from jitclient.jaxside.options import JitOptions
 from jitclient.session import process
 
@@ -128,7 +128,7 @@ def _jitted(
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun!r}")
     if not process.inside_daemon:
-        client_device.pin()
+        own_jax.configure()
     given = JitOptions.of(fun, options)
     given.check_devices(fun)
     declared = Deps.of(deps)

@@ -1,8 +1,10 @@
 """Features of this machine's processor."""
 
 import functools
+import os
 import platform
-from pathlib import Path
+from os import close, read  # the program may patch `os` and `open`
+from os import open as open_fd
 
 from jitclient.core.digests import digest
 
@@ -11,8 +13,13 @@ from jitclient.core.digests import digest
 def cpu_features() -> str:
     """Return a digest of the processor's features: a program must not be loaded on a processor that lacks some."""
     try:
-        with open(Path("/proc/cpuinfo")) as info:
-            flags = next(line for line in info if line.startswith(("flags", "Features")))
+        number = open_fd("/proc/cpuinfo", os.O_RDONLY)
+        try:
+            # A single read returns the first processor with all its features.
+            info = read(number, 1 << 16)
+        finally:
+            close(number)
+        flags = next(line for line in info.splitlines(keepends=True) if line.startswith((b"flags", b"Features")))
     except (OSError, StopIteration):
         return platform.processor()
-    return digest(flags.encode(), 6).hex()
+    return digest(flags, 6).hex()

@@ -103,7 +103,7 @@ def trim(path: Path, max_bytes: int) -> int:
         The number of bytes freed.
     """
     freed = 0
-    with contextlib.suppress(OSError):
+    try:
         stats = [(entry.path, entry.stat()) for entry in os.scandir(path) if entry.is_file()]
         excess = sum(stat.st_size for _, stat in stats) - max_bytes
         for file, stat in sorted(stats, key=lambda pair: pair[1].st_mtime):
@@ -111,6 +111,10 @@ def trim(path: Path, max_bytes: int) -> int:
                 break
             os.unlink(file)
             freed += stat.st_size
+    except OSError as error:
+        # Other errors are of a signal handler: those of the system have a number.
+        if error.errno is None:
+            raise
     return freed
 
 

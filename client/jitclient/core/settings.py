@@ -33,6 +33,8 @@ class Settings:
             programs are compared, too, and a stale one is an error; `off`: the daemon's trace is trusted.
         client_device: JITSERVER_CLIENT_DEVICE: `cpu`: jax itself computes on the CPU in a client, and leaves the
             accelerator to the daemon; `keep`: jax is not changed.
+        client_cache: JITSERVER_CLIENT_CACHE: whether the compilations of jax itself in a client are kept for later
+            processes (default: yes).
         cache_dir: JITSERVER_CACHE_DIR: directory of the program cache (default: `jitserver` in the user's cache
             directory).
         timeout: JITSERVER_TIMEOUT: seconds without a sign of life after which a daemon counts as hanging; a working
@@ -48,6 +50,7 @@ class Settings:
     explain: bool = False
     verify: Literal["off", "new", "always"] = "new"
     client_device: Literal["cpu", "keep"] = "cpu"
+    client_cache: bool = True
     cache_dir: str | None = None
     timeout: float = 60.0
     quiet: bool = False
@@ -68,6 +71,7 @@ class Settings:
             explain=_boolean(environment, "JITSERVER_EXPLAIN", default="0"),
             verify=_one_of(environment, "JITSERVER_VERIFY", "new", "always", "off"),
             client_device=_one_of(environment, "JITSERVER_CLIENT_DEVICE", "cpu", "keep"),
+            client_cache=_boolean(environment, "JITSERVER_CLIENT_CACHE"),
             cache_dir=_absolute(environment, "JITSERVER_CACHE_DIR"),
             timeout=_seconds(environment, "JITSERVER_TIMEOUT", "60"),
             quiet=_boolean(environment, "JITSERVER_QUIET", default="0"),

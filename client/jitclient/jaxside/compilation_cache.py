@@ -1,14 +1,13 @@
 """Compilations of this process's own jax, found again by later processes.
 
 JAX compiles operations outside of served functions, such as a model's `init` and the jitted functions of packages, in
-each process. The jax of a run and of the daemon keeps these executables in the cache's directory, under JAX's own keys.
-JAX's configuration is unchanged: a cache that the user configures takes precedence at any time.
+each process. This cache keeps the executables in the cache's directory; `jaxside/compiler.py` has the hook in JAX.
 
 A file has the following layout. It is written under another name first, so that no reader sees a part of it, and a
 damaged file counts as missing:
 
     Bytes:     0 .. 15   16 .. 23                  24 ..
-    Content:   digest    seconds of compilation    executable, as JAX compresses it
+    Content:   digest    seconds of compilation    executable, as XLA serializes it
                          (big-endian double)
 
 The digest covers the key and all that follows the digest, so that a file under another name counts as damaged, too.
@@ -17,30 +16,35 @@ The digest covers the key and all that follows the digest, so that a file under 
 import contextlib
 import os
 import struct
-import sys
-import tempfile
 import threading
-from collections.abc import Callable
+import time
+from os import close, fstat, mkdir, rename, unlink, urandom, utime  # programs may patch `os` and `open`
+from os import open as open_fd
+from os import read as read_fd
+from os import write as write_fd
 from pathlib import Path
 
-from jitclient.core.cpu import cpu_features
 from jitclient.core.digests import digest
 from jitclient.core.directories import compilations_directory, environment_directory, trim
+from jitclient.core.settings import settings
 from jitclient.errors import SettingsError
-from jitclient.jaxside import internals, interop
+from jitclient.jaxside import compiler, interop
 
 _DIGEST_BYTES = 16
 _SECONDS = struct.Struct(">d")
+_HEADER_BYTES = _DIGEST_BYTES + _SECONDS.size
 _MAX_BYTES = 1 << 30
 """Maximum size in bytes of the directory where no daemon sets one."""
-_PUTS_PER_TRIM = 256
+_MAX_FILE_BYTES = 32 << 20
+_TRIMMING_KEYS = "00"
+"""First digits of the keys whose `put` also trims: one in 256, in all processes together."""
+_RETRY_SECONDS = 30.0
+"""Seconds without another attempt after a file could not be written."""
 
 
 class _ThreadState(threading.local):
     found = 0
     """Compilations that this thread has found."""
-    seconds = 0.0
-    """Seconds of this thread's current compilation, or seconds that it took in the process that stored it."""
 
 
 _thread_state = _ThreadState()
@@ -49,85 +53,95 @@ _thread_state = _ThreadState()
 class CompilationCache:
     """Bounded cache of executables in a directory that other processes use at the same time.
 
-    No method raises an exception: without a usable directory, nothing is found and nothing is kept.
+    The cache has no locks: a signal handler may compile while this thread is in here, and another thread may fork.
 
     Args:
         directory: The directory; created when a compilation is stored.
         min_seconds: Minimum seconds of a compilation that is stored.
         max_bytes: Maximum size of the directory, to which it is trimmed now and then.
-        may_find: Returns whether a compilation may be found at the moment.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        min_seconds: float = 0.0,
-        max_bytes: int = _MAX_BYTES,
-        may_find: Callable[[], bool] = lambda: True,
-    ) -> None:
+    def __init__(self, directory: Path, min_seconds: float = 0.0, max_bytes: int = _MAX_BYTES) -> None:
         self.directory = directory
         self.found = 0
         """Number of compilations that this process has found."""
         self.compiled = 0
-        """Number of compilations that this process has made."""
+        """Number of compilations that this process has made, and could have found."""
         self.saved_seconds = 0.0
         """Seconds that the found compilations took when they were made."""
         self._min_seconds = min_seconds
         self._max_bytes = max_bytes
-        self._may_find = may_find
-        self._puts = 0
-        self._lock = threading.Lock()
+        self._retry_at = 0.0
 
-    def get(self, key: str) -> bytes | None:
-        """Return the stored bytes of a key; None if the file is missing or damaged, or if nothing may be found."""
-        if not self._may_find():
-            return None
+    def get(self, key: str) -> tuple[bytes, float] | None:
+        """Return the executable of a key and the seconds of its compilation; None if the file is damaged.
+
+        Raises:
+            OSError: The file is missing, or cannot be read.
+        """
+        path = f"{self.directory}/{key}"
+        number = open_fd(path, os.O_RDONLY | os.O_NONBLOCK)  # another kind of file, such as a pipe, must not block
         try:
-            path = self._path(key)
-            data = path.read_bytes()
-            if _digest(path, memoryview(data)[_DIGEST_BYTES:]) != data[:_DIGEST_BYTES]:
-                return None
-            (_thread_state.seconds,) = _SECONDS.unpack_from(data, _DIGEST_BYTES)
-        except (OSError, struct.error):
+            size = fstat(number).st_size
+            data = read_fd(number, size) if _HEADER_BYTES <= size <= _MAX_FILE_BYTES else b""
+        finally:
+            close(number)
+        if len(data) < _HEADER_BYTES or _digest(key, memoryview(data)[_DIGEST_BYTES:]) != data[:_DIGEST_BYTES]:
             return None
-        with contextlib.suppress(OSError):  # a read-only directory
-            os.utime(path)  # so that `trim` deletes what was not used for the longest time
-        return data[_DIGEST_BYTES + _SECONDS.size :]
+        return data[_HEADER_BYTES:], _SECONDS.unpack_from(data, _DIGEST_BYTES)[0]
 
-    def put(self, key: str, value: bytes) -> None:
-        """Store bytes under a key."""
-        path = self._path(key)
-        data = _SECONDS.pack(_thread_state.seconds) + value
-        with contextlib.suppress(OSError):
-            self.directory.mkdir(mode=0o700, exist_ok=True)
-            _write(path, _digest(path, data) + data)
-        with self._lock:
-            self._puts += 1
-            must_trim = self._puts % _PUTS_PER_TRIM == 1
-        if must_trim:
+    def mark_used(self, key: str) -> None:
+        """Make `trim` delete the file of a key after those that were not used for a longer time.
+
+        Raises:
+            OSError: The directory is read-only, for example.
+        """
+        utime(f"{self.directory}/{key}")
+
+    def wants(self, seconds: float) -> bool:
+        """Return whether a compilation that took so many seconds is worth storing, and can be stored."""
+        return seconds >= self._min_seconds and time.monotonic() >= self._retry_at
+
+    def put(self, key: str, executable: bytes, seconds: float) -> None:
+        """Store an executable under a key.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        data = _SECONDS.pack(seconds) + executable
+        if len(data) > _MAX_FILE_BYTES - _DIGEST_BYTES:
+            return
+        path = f"{self.directory}/{key}"
+        written = f"{path}.{urandom(6).hex()}"
+        retry_at, self._retry_at = self._retry_at, time.monotonic() + _RETRY_SECONDS
+        try:
+            with contextlib.suppress(FileExistsError):
+                mkdir(self.directory, 0o700)
+            _write(written, _digest(key, data) + data)
+            self._retry_at = retry_at
+            rename(written, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                unlink(written)
+            raise
+        if key.startswith(_TRIMMING_KEYS):
             trim(self.directory, self._max_bytes)
 
-    def count_found(self) -> None:
-        """Count a compilation that `get` has just found for this thread."""
+    def count_found(self, seconds: float) -> None:
+        """Count a compilation that this thread has just found."""
         _thread_state.found += 1
-        with self._lock:
-            self.found += 1
-            self.saved_seconds += _thread_state.seconds
+        self.found += 1
+        self.saved_seconds += seconds
 
-    def count_compiled(self, seconds: float) -> bool:
-        """Count a compilation that this thread has just made; return whether it is worth storing."""
-        _thread_state.seconds = seconds
-        with self._lock:
-            self.compiled += 1
-        return seconds >= self._min_seconds
-
-    def _path(self, key: str) -> Path:
-        # JAX's key does not say which instructions the processor has.
-        return self.directory / f"{cpu_features()}-{key}"
+    def count_compiled(self) -> None:
+        """Count a compilation that this thread has just made."""
+        self.compiled += 1
 
 
 _own: CompilationCache | None = None
 """The cache of this process, once jax uses it."""
+_is_requested = False
+"""Whether jax is to use the user's cache, immediately or when the program imports it."""
 
 
 def own() -> CompilationCache | None:
@@ -140,45 +154,41 @@ def found_by_thread() -> int:
     return _thread_state.found
 
 
-def use(cache: CompilationCache) -> None:
-    """Make this process's jax, which is imported, find and keep compilations in a cache."""
+def use(cache: CompilationCache, by_text: bool = False) -> None:
+    """Make this process's jax, which is imported, find and keep compilations in a cache; see `compiler.use`."""
     global _own
-    if internals.use_compilation_cache(cache):
+    if compiler.use(cache, by_text):
         _own = cache
 
 
 def keep_compilations() -> None:
-    """Make this process's jax use the user's cache, immediately or when the program imports jax."""
-    interop.when_loaded(_use_users_cache)
+    """Make this process's jax use the user's cache, immediately or when the program imports jax.
+
+    Raises:
+        SettingsError: JITSERVER_CLIENT_CACHE has an invalid value.
+    """
+    global _is_requested
+    if not _is_requested and settings().client_cache:
+        _is_requested = True
+        interop.when_loaded(_use_users_cache)
 
 
 def _use_users_cache() -> None:
     if _own is None:
         # Without a directory, each process compiles.
         with contextlib.suppress(OSError, SettingsError):
-            use(CompilationCache(compilations_directory(environment_directory()), may_find=_may_find))
+            use(CompilationCache(compilations_directory(environment_directory())))
 
 
-def _may_find() -> bool:
-    """Return whether the program would not notice that XLA compiles nothing.
-
-    XLA dumps only what it compiles, and its CPU runtime serializes executables that it has loaded without their code.
-    """
-    serializes = "jax.experimental.serialize_executable" in sys.modules
-    return not serializes and "--xla_dump" not in os.environ.get("XLA_FLAGS", "")
+def _digest(key: str, data: bytes | memoryview) -> bytes:
+    return digest(digest(key.encode()) + digest(data), _DIGEST_BYTES)
 
 
-def _digest(path: Path, data: bytes | memoryview) -> bytes:
-    return digest(digest(os.fsencode(path.name)) + digest(data), _DIGEST_BYTES)
-
-
-def _write(path: Path, data: bytes) -> None:
-    number, name = tempfile.mkstemp(dir=path.parent)
+def _write(path: str, data: bytes) -> None:
+    number = open_fd(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with open(number, "wb") as file:
-            file.write(data)
-        os.rename(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+        rest = memoryview(data)
+        while rest:
+            rest = rest[write_fd(number, rest) :]
+    finally:
+        close(number)

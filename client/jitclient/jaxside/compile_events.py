@@ -26,7 +26,7 @@ class CompileEvents:
         """Forget all counts. The only thread of a forked process calls this."""
         self._lock = threading.Lock()
         self.found = 0
-        """Number of compilations that jax has found."""
+        """Number of compilations that jax, or our own cache, has found."""
         self.compiled = 0
         """Number of compilations that jax has made."""
         self.compiled_seconds = 0.0
@@ -57,9 +57,14 @@ class CompileEvents:
             with self._lock:
                 self._retrieval_seconds += duration_secs
         elif event == _COMPILED:
+            # The event also follows a compilation that was found.
             if getattr(self._thread, "has_found", False):
-                # The event also follows a compilation that was found.
                 self._thread.has_found = False
+                return
+            before, self._thread.own_found = getattr(self._thread, "own_found", 0), _found_by_thread()
+            if self._thread.own_found > before:
+                with self._lock:
+                    self.found += 1
                 return
             # jax must not fail because a function has odd attributes.
             with contextlib.suppress(Exception):
@@ -93,6 +98,12 @@ def _listen() -> None:
         from jax import monitoring
 
         monitoring.register_event_duration_secs_listener(compile_events.note)
+
+
+def _found_by_thread() -> int:
+    """Return how many compilations of our own cache the current thread has found; jax has no event for them."""
+    cache = sys.modules.get("jitclient.jaxside.compilation_cache")
+    return 0 if cache is None else cache.found_by_thread()
 
 
 def _called_function(frame: Any) -> Any:

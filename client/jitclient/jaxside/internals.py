@@ -1,4 +1,4 @@
-"""All private parts of jax that this package and the daemon use.
+"""All private parts of jax that this package and the daemon use, except those of its compiler (`compiler.py`).
 
 No other module imports private parts of jax. A version of jax may lack any of them; each docstring states what the
 function does in that case. All functions but `has_backend`, `backends` and those for plugins import jax.
@@ -10,7 +10,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 
 def _get(path: str, default: Any = None) -> Any:
@@ -142,98 +142,6 @@ def find_plugins_in(directory: str) -> None:
     with contextlib.suppress(OSError):
         if bridge and any(name.endswith((".dist-info", ".egg-info", "jax_plugins")) for name in os.listdir(directory)):
             bridge._plugins_registered = False
-
-
-class Compilations(Protocol):
-    """Store of compilations, as jax uses it; see `compilation_cache.CompilationCache`."""
-
-    def get(self, key: str) -> bytes | None: ...
-    def put(self, key: str, value: bytes) -> None: ...
-    def count_found(self) -> None: ...
-    def count_compiled(self, seconds: float) -> bool: ...
-
-
-def use_compilation_cache(cache: Compilations) -> bool:
-    """Make jax find and keep compilations in `cache` whenever the user has configured no cache of jax's.
-
-    Compilations that depend on more than jax's key are neither found nor kept: while a function of this process decides
-    how XLA partitions a program, if the program replaces jax's compiler, and if several hosts compile together.
-
-    jax warns if it cannot read or store a compilation, and stores none that took under a second. With `cache`, it
-    stores those that `cache` wants, and compiles without a warning. jax's configuration does not change.
-
-    Returns:
-        Whether this version of jax has the required internals.
-    """
-    import inspect  # loaded by jax
-
-    compiler: Any = sys.modules.get("jax._src.compiler")
-    caches: Any = sys.modules.get("jax._src.compilation_cache")
-    config, distributed = _get("config.compilation_cache_dir"), _get("distributed.global_state")
-    # For each function that partitions a program, until the program is compiled. Its key is the function's id.
-    partitioning = _get("custom_partitioning._sharding_callbacks")
-    parts = (
-        (compiler, "_cache_read", ["module_name", "cache_key", "compile_options", "backend", "executable_devices"]),
-        (
-            compiler,
-            "_cache_write",
-            ["cache_key", "compile_time_secs", "module_name", "backend", "executable", "host_callbacks"],
-        ),
-        (caches, "_get_cache", ["backend"]),
-        (caches, "get_executable_and_time", ["cache_key", "compile_options", "backend", "executable_devices"]),
-        (caches, "put_executable_and_time", ["cache_key", "module_name", "executable", "backend", "compile_time"]),
-    )
-    try:
-        functions = [getattr(module, name) for module, name, _ in parts]
-        are_known = all(
-            [*inspect.signature(function).parameters] == names
-            for function, (_, _, names) in zip(functions, parts, strict=True)
-        )
-    except (AttributeError, TypeError, ValueError):
-        are_known = False
-    compile_with_xla = getattr(compiler, "backend_compile_and_load", None)
-    others = hasattr(config, "value"), hasattr(distributed, "client"), hasattr(caches, "_cache_initialized")
-    if not are_known or not all(others) or partitioning is None or compile_with_xla is None:
-        return False
-    read, write, get_cache, get_executable, put_executable = functions
-
-    def is_configured() -> bool:
-        return bool(config.value) or caches._cache is not None or caches._cache_initialized
-
-    def is_complete() -> bool:
-        is_unpatched = compiler.backend_compile_and_load is compile_with_xla
-        return is_unpatched and not partitioning and distributed.client is None
-
-    def get_own_cache(backend: Any) -> Any:
-        return get_cache(backend) if is_configured() else cache
-
-    def read_own(
-        module_name: str, cache_key: str, compile_options: Any, backend: Any, executable_devices: Any
-    ) -> tuple[Any, Any]:
-        if is_configured():
-            return read(module_name, cache_key, compile_options, backend, executable_devices)  # type: ignore[no-any-return]
-        if not is_complete():
-            return None, None
-        # XLA refuses executables of other versions and machines with any exception.
-        with contextlib.suppress(Exception):
-            executable, seconds = get_executable(cache_key, compile_options, backend, executable_devices)
-            if executable is not None:
-                cache.count_found()
-                return executable, seconds
-        return None, None
-
-    def write_own(
-        cache_key: str, compile_time_secs: float, module_name: str, backend: Any, executable: Any, host_callbacks: Any
-    ) -> None:
-        if is_configured():
-            write(cache_key, compile_time_secs, module_name, backend, executable, host_callbacks)
-        # As in jax, executables with host callbacks belong to this process.
-        elif cache.count_compiled(compile_time_secs) and not host_callbacks and is_complete():
-            with contextlib.suppress(Exception):  # XLA cannot serialize the executable
-                put_executable(cache_key, module_name, executable, backend, int(compile_time_secs))
-
-    compiler._cache_read, compiler._cache_write, caches._get_cache = read_own, write_own, get_own_cache
-    return True
 
 
 class Stages:

@@ -20,8 +20,11 @@ def test_all_of_them() -> None:
         "JITSERVER_EXPLAIN": "1",
         "JITSERVER_VERIFY": "always",
         "JITSERVER_CLIENT_DEVICE": "keep",
+        "JITSERVER_CLIENT_CACHE": "no",
     }
-    assert Settings.from_environment(environment) == Settings("unix:/x", False, "error", False, True, "always", "keep")
+    assert Settings.from_environment(environment) == Settings(
+        "unix:/x", False, "error", False, True, "always", "keep", client_cache=False
+    )
 
 
 @pytest.mark.parametrize("verify", ["off", "new", "always"])
@@ -39,7 +42,7 @@ def test_the_timeout() -> None:
             Settings.from_environment({"JITSERVER_TIMEOUT": wrong})
 
 
-NAMES = ("AUTOSTART", "CLIENT_DEVICE", "EXPLAIN", "FALLBACK", "PROGRESS", "TIMEOUT", "VERIFY")
+NAMES = ("AUTOSTART", "CLIENT_CACHE", "CLIENT_DEVICE", "EXPLAIN", "FALLBACK", "PROGRESS", "TIMEOUT", "VERIFY")
 
 
 @pytest.mark.parametrize("name", [f"JITSERVER_{name}" for name in NAMES])

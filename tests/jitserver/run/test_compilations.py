@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 OPERATIONS = """
-    import collections, json
+    import json, sys
     import jax
 
-    seen = collections.Counter()
-    jax.monitoring.register_event_listener(lambda event, **_: seen.update([event.rpartition("/")[2]]))
     value = float(jax.numpy.linalg.norm(jax.numpy.arange(7.0)))
-    print(json.dumps([value, seen["cache_hits"], seen["cache_misses"], jax.config.jax_compilation_cache_dir]))
+    cache = sys.modules["jitclient.jaxside.compilation_cache"].own()
+    counts = [cache.found, cache.compiled] if cache else [0, 0]
+    print(json.dumps([value, *counts, jax.config.jax_compilation_cache_dir]))
 """
 
 
@@ -44,8 +44,12 @@ def test_they_are_found_where_the_daemon_is_elsewhere(run: Callable[..., Any]) -
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "variables", "configured"),
-    [([], {"JAX_COMPILATION_CACHE_DIR": "mine"}, "mine"), (["--no-jit"], {}, None)],
-    ids=["the user's own", "without us"],
+    [
+        ([], {"JAX_COMPILATION_CACHE_DIR": "mine"}, "mine"),
+        (["--no-jit"], {}, None),
+        ([], {"JITSERVER_CLIENT_CACHE": "0"}, None),
+    ],
+    ids=["the user's own", "without us", "a user who says no"],
 )
 def test_otherwise_jax_is_left_as_it_is(
     run: Callable[..., Any], options: list[str], variables: dict[str, str], configured: str | None, cold: Any

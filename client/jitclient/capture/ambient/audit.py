@@ -31,7 +31,10 @@ IMPORTS_AND_QUOTES = frozenset(
         "tokenize",
     }
 )
-_OWN = ("jitclient.capture.dump", "jitclient.session.", "jax._src.compilation_cache", "jax._src.xla_bridge")
+_OWN = (
+    *("jitclient.capture.dump", "jitclient.session.", "jitclient.jaxside.compilation_cache"),
+    *("jax._src.compilation_cache", "jax._src.xla_bridge"),
+)
 """Modules whose own reads are not ambient inputs of the function.
 
 They capture a function, reach a daemon, find a compiled program or look for devices.

@@ -1,0 +1,272 @@
+"""Hook in JAX's compiler: finds an executable in a cache of jitserver's before XLA compiles it.
+
+The hook replaces the function that JAX calls after its own cache missed or while that cache is off. So all of JAX's
+events, log lines and warnings are those of a process without the hook, its configuration is unchanged, and a cache that
+the user configures takes precedence at any time.
+
+As in JAX's own cache, the locations of the source are not in the key: a program is found again after a line was
+inserted above it, and profiles then show the lines of the process that compiled it. Compiled objects that the user gets
+(`jit(f).lower(x).compile()`) are always compiled: XLA's CPU runtime cannot serialize an executable that it loaded.
+Programs that depend on more than their key are neither found nor kept; see `_Hook._is_excluded`.
+
+After an error of the cache, XLA compiles. An exception of a signal handler that runs meanwhile is the program's.
+
+All names of `jax._src` below exist in jax 0.10.2, 0.11 and 0.12. If another version lacks one, there is no hook.
+"""
+
+import functools
+import inspect
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from types import CodeType
+from typing import Any, Protocol
+
+from jitclient.core.cpu import cpu_features
+from jitclient.core.digests import digest
+
+_MAX_TEXT_BYTES = 4 << 20
+"""Maximum size of a program's text. Larger ones have large constants, which take long to digest, write and load."""
+_HARMLESS_DUMP_OPTIONS = frozenset({"xla_dump_hlo_as_long_text", "xla_dump_max_hlo_modules"})
+"""Options that dump nothing by themselves, and are not zero by default."""
+_PARAMETERS = [
+    *("backend", "computation", "executable_devices", "compile_options"),
+    *("host_callbacks", "module_name", "cache_key"),
+]
+_LOG_PARAMETERS = ["cache_key", "compile_time_secs", "module_name", "backend", "executable"]
+_ERRORS = (OSError, RuntimeError, ValueError, TypeError, MemoryError)
+"""Errors of the cache itself: of files, and of XLA, which refuses executables of other versions and machines."""
+
+
+class Compilations(Protocol):
+    """Store of executables; see `compilation_cache.CompilationCache`."""
+
+    def get(self, key: str) -> tuple[bytes, float] | None: ...
+    def mark_used(self, key: str) -> None: ...
+    def wants(self, seconds: float) -> bool: ...
+    def put(self, key: str, executable: bytes, seconds: float) -> None: ...
+    def count_found(self, seconds: float) -> None: ...
+    def count_compiled(self) -> None: ...
+
+
+def use(cache: Compilations, by_text: bool = False) -> bool:
+    """Make jax, which is imported, find and keep compilations in `cache` unless the user configures a cache of jax's.
+
+    Args:
+        cache: The cache.
+        by_text: Whether executables are found by JAX's key alone, and also for compiled objects, which must not be
+            serialized then.
+
+    Returns:
+        Whether this version of jax has the required internals.
+    """
+    try:
+        hook = _Hook(cache, by_text)
+    # An attribute is missing, or is no function.
+    except (ImportError, AttributeError, TypeError, ValueError):
+        return False
+    return hook.install()
+
+
+class _ThreadState(threading.local):
+    is_call = False
+    """Whether this thread compiles for a call of a jitted function."""
+
+
+_thread_state = _ThreadState()
+
+
+class _Hook:
+    """The replaced functions of JAX, and their replacements.
+
+    Raises:
+        Exception: This version of jax lacks one of the functions.
+    """
+
+    def __init__(self, cache: Compilations, by_text: bool) -> None:
+        import jax
+        from jax._src import compilation_cache, compiler, config, custom_partitioning, distributed, pjit
+        from jax._src.interpreters import pxla
+
+        self._cache, self._by_text, self._version = cache, by_text, jax.__version__
+        self._compiler: Any = compiler
+        self._caches: Any = compilation_cache
+        self._computations: Any = pxla.MeshComputation
+        self._directory, self._distributed = config.compilation_cache_dir, distributed.global_state
+        self._partitioning = custom_partitioning._sharding_callbacks
+        self._compile, self._compile_computation = compiler._compile_and_write_cache, self._computations.compile
+        self._evict, self._call = pxla._cached_compilation.evict_weakref, pjit._pjit_call_impl_python.__code__
+        names = ("backend_compile_and_load", "_cache_read", "_cache_write")
+        self._functions = [(compiler, name, getattr(compiler, name)) for name in names]
+        names = ("_get_cache", "get_executable_and_time", "put_executable_and_time")
+        self._functions += [(compilation_cache, name, getattr(compilation_cache, name)) for name in names]
+        self._log_parameters = [*inspect.signature(compiler._cache_write).parameters]
+        self._found: weakref.WeakSet[Any] = weakref.WeakSet()
+        """The programs whose executables JAX has from here."""
+        # Raise here if this version of jax lacks one of them.
+        _ = self._directory.value, self._distributed.client, self._caches._cache, self._caches._cache_initialized
+
+    def install(self) -> bool:
+        """Replace JAX's functions, if they are JAX's own and those of a known version; return whether they are."""
+        own = (self._compile, self._compile_computation, *(function for *_, function in self._functions))
+        is_known = (
+            all(_is_of_jax(function.__code__) for function in own)
+            and [*inspect.signature(self._compile).parameters] == _PARAMETERS
+            and self._log_parameters[: len(_LOG_PARAMETERS)] == _LOG_PARAMETERS
+            and len(self._log_parameters) <= len(_LOG_PARAMETERS) + 1
+        )
+        if is_known:
+            from jax._src import traceback_util
+
+            traceback_util.register_exclusion(__file__)
+            self._compiler._compile_and_write_cache = self._compile_or_find
+            if not self._by_text:
+                self._computations.compile = self._noting_calls()
+        return is_known
+
+    def _noting_calls(self) -> Callable[..., Any]:
+        """Return a replacement of `MeshComputation.compile` that notes whether a call of a jitted function needs it."""
+        own, found, call, evict = self._compile_computation, self._found, self._call, self._evict
+
+        @functools.wraps(own)
+        def compile_computation(computation: Any, *arguments: Any, **options: Any) -> Any:
+            is_call = sys._getframe(1).f_code is call
+            # JAX would give the user the executable of an earlier call.
+            program = getattr(computation, "_hlo", None)
+            if not is_call and program in found:
+                found.discard(program)
+                evict(program)
+                computation._executable = None
+            before, _thread_state.is_call = _thread_state.is_call, is_call
+            try:
+                return own(computation, *arguments, **options)
+            finally:
+                _thread_state.is_call = before
+
+        return compile_computation
+
+    def _compile_or_find(
+        self,
+        backend: Any,
+        computation: Any,
+        executable_devices: Any,
+        compile_options: Any,
+        host_callbacks: Any,
+        module_name: str,
+        cache_key: str,
+    ) -> Any:
+        own = backend, computation, executable_devices, compile_options, host_callbacks, module_name, cache_key
+        # As in JAX, executables with host callbacks belong to this process.
+        if host_callbacks or self._is_excluded(compile_options):
+            return self._compile(*own)
+        key = _attempt(self._key, computation, compile_options, cache_key)
+        if key is None:
+            return self._compile(*own)
+        found = _attempt(self._load, key, backend, executable_devices, compile_options)
+        if found is not None:
+            executable, seconds = found
+            self._found.add(computation)
+            self._cache.count_found(seconds)
+            _attempt(self._cache.mark_used, key)
+            # JAX's own cache is off, so this writes the log lines alone.
+            log = cache_key, seconds, module_name, backend, executable, host_callbacks
+            self._compiler._cache_write(*log[: len(self._log_parameters)])
+            return executable
+        started = time.monotonic()
+        executable = self._compile(*own)
+        seconds = time.monotonic() - started
+        self._cache.count_compiled()
+        if self._cache.wants(seconds) and not self._is_excluded(compile_options):
+            _attempt(self._keep, key, executable, seconds)
+        return executable
+
+    def _is_excluded(self, compile_options: Any) -> bool:
+        """Return whether a compilation is JAX's alone, because the user says so or it depends on more than its key."""
+        return (
+            not (self._by_text or _thread_state.is_call)
+            # The user has a cache of JAX's, or one of their own in its place.
+            or bool(self._directory.value)
+            or self._caches._cache is not None
+            or self._caches._cache_initialized
+            # The user replaced JAX's compiler.
+            or any(getattr(module, name) is not function for module, name, function in self._functions)
+            # XLA asks a function of this process how it partitions a program. The text has only the function's id.
+            or bool(self._partitioning)
+            # Several hosts compile together.
+            or self._distributed.client is not None
+            # XLA dumps only what it compiles.
+            or _dumps(compile_options)
+        )
+
+    def _key(self, computation: Any, compile_options: Any, jax_key: str) -> str | None:
+        """Return the key of a program; None if the program is too large."""
+        # The text alone does not say which instructions the processor has, and for how many threads XLA compiles.
+        threads = f"{len(os.sched_getaffinity(0))} {os.environ.get('NPROC')}" if sys.platform == "linux" else ""
+        parts = [jax_key.encode(), self._version.encode(), cpu_features().encode(), threads.encode()]
+        if not self._by_text:
+            text = _Text()
+            computation.operation.write_bytecode(file=text)
+            if text.nbytes > _MAX_TEXT_BYTES:
+                return None
+            parts += [compile_options.SerializeAsString()]
+        return digest(b"".join(map(digest, parts))).hex()
+
+    def _load(self, key: str, backend: Any, executable_devices: Any, compile_options: Any) -> tuple[Any, float] | None:
+        found = self._cache.get(key)
+        return found and (backend.deserialize_executable(found[0], executable_devices, compile_options), found[1])
+
+    def _keep(self, key: str, executable: Any, seconds: float) -> None:
+        self._cache.put(key, executable.serialize(), seconds)
+
+
+class _Text:
+    """File object that counts the bytes of a program's text."""
+
+    nbytes = 0
+
+    def write(self, data: bytes) -> None:
+        self.nbytes += len(data)
+
+
+def _attempt(act: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the result of a function of the cache; None after an error of its own."""
+    try:
+        return act(*arguments)
+    except _ERRORS as error:
+        if not _is_ours(error):
+            raise
+        return None
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Return whether an exception comes from this package, and not from a signal handler that interrupted it."""
+    entry = error.__traceback__
+    while entry is not None:
+        if not str(entry.tb_frame.f_globals.get("__name__")).startswith(("jitclient.", "jaxlib.")):
+            return False
+        entry = entry.tb_next
+    return True
+
+
+def _dumps(compile_options: Any) -> bool:
+    """Return whether XLA writes files about what it compiles."""
+    build = compile_options.executable_build_options  # holds the memory of its options
+    options = build.debug_options
+    cls: Any = type(options)
+    return (
+        any(getattr(options, name) for name in _dump_options(cls))
+        or any("_dump" in name for name, _ in compile_options.env_option_overrides)
+        or "_dump" in os.environ.get("XLA_FLAGS", "")
+    )
+
+
+@functools.cache
+def _dump_options(cls: Any) -> tuple[str, ...]:
+    return tuple(name for name in dir(cls) if "_dump_" in name and name not in _HARMLESS_DUMP_OPTIONS)
+
+
+def _is_of_jax(code: CodeType) -> bool:
+    return code.co_filename.startswith(os.path.dirname(sys.modules["jax"].__file__ or "") + os.sep)

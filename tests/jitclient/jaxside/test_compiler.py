@@ -1,0 +1,321 @@
+"""The hook in JAX's compiler shows in nothing but the time that a program takes."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jitclient.jaxside import compiler as hook
+
+HEADER = """
+    import json, os, sys
+    from jitclient.jaxside import compilation_cache, own_jax
+    own_jax.configure()
+"""
+FOOTER = """
+    cache = compilation_cache.own()
+    print(json.dumps([result, [cache.found, cache.compiled] if cache else [0, 0]]))
+"""
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run(run_script: Run, short_path: Path) -> Run:
+    """Runs a program, which binds `result`, with a cache of the test's own, and returns the result and the counts."""
+
+    def run(program: str, *arguments: str, **env: str) -> Any:
+        env = {"JITSERVER_CACHE_DIR": str(short_path / "cache"), **env}
+        return run_script(HEADER + program + FOOTER, *arguments, env=env)
+
+    return run
+
+
+OBSERVED = {
+    "log lines and events": """
+    import logging, re
+    import jax, jax.numpy as jnp
+    events, lines = [], []
+    jax.monitoring.register_event_listener(lambda event, **_: events.append(event))
+    jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: events.append(event))
+    class Handler(logging.Handler):
+        def emit(self, record):
+            lines.append((record.levelname, re.sub(r"[0-9.]+", "", record.getMessage())))
+    for name in ("compiler", "compilation_cache", "dispatch"):
+        logging.getLogger(f"jax._src.{name}").addHandler(Handler())
+        logging.getLogger(f"jax._src.{name}").setLevel("DEBUG")
+    with jax.log_compiles():
+        jax.jit(lambda x: jnp.sin(x) * 2)(3.0)
+    result = [events, lines]
+    """,
+    "files that are opened": """
+    from unittest import mock
+    import jax.numpy as jnp
+    before = os.listdir("/proc/self/fd")
+    with mock.patch("builtins.open", mock.mock_open()) as opened, mock.patch("os.open") as by_number:
+        jnp.tanh(jnp.ones(7))
+    result = [opened.call_count, by_number.call_count, len(os.listdir("/proc/self/fd")) - len(before)]
+    """,
+    "warnings about encodings": """
+    import warnings
+    warnings.simplefilter("error", EncodingWarning)
+    import jax.numpy as jnp
+    result = float(jnp.sin(jnp.ones(3))[0])
+    """,
+    "PGLE": """
+    import warnings
+    import jax, jax.numpy as jnp
+    jax.config.update("jax_compilation_cache_expect_pgle", True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        jax.jit(lambda x: jnp.sin(x) * 2)(3.0)
+    result = [str(warning.message) for warning in caught]
+    """,
+    "dumps by an option": """
+    import tempfile
+    import jax, jax.numpy as jnp
+    with tempfile.TemporaryDirectory() as folder:
+        options = {"xla_dump_to": folder, "xla_dump_hlo_as_text": True}
+        jax.jit(lambda x: jnp.tanh(x) * 3, compiler_options=options)(3.0)
+        result = len(os.listdir(folder)) > 0
+    """,
+    "dumps by a variable that is deleted": """
+    import tempfile
+    import jax, jax.numpy as jnp
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["XLA_FLAGS"] = f"--xla_dump_to={folder} --xla_dump_hlo_as_text"
+        jax.devices()
+        del os.environ["XLA_FLAGS"]
+        jax.jit(lambda x: jnp.tanh(x) * 3)(3.0)
+        result = len(os.listdir(folder)) > 0
+    """,
+    "dumps by a file of flags": """
+    import tempfile
+    import jax, jax.numpy as jnp
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/flags", "w", encoding="utf-8") as file:
+            file.write(f"--xla_dump_to={folder}/dump --xla_dump_hlo_as_text")
+        os.environ["XLA_FLAGS"] = f"{folder}/flags"
+        jax.jit(lambda x: jnp.tanh(x) * 3)(3.0)
+        result = len(os.listdir(f"{folder}/dump")) > 0
+    """,
+    "a cache of the user's own": """
+    import jax, jax.numpy as jnp
+    from jax._src import compilation_cache as caches
+    from jax._src.compilation_cache_interface import CacheInterface
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    class Mine(CacheInterface):
+        _path = None
+        def __init__(self):
+            self.found = {}
+        def get(self, key):
+            return self.found.get(key)
+        def put(self, key, value):
+            self.found[key] = value
+    caches._cache, caches._cache_initialized = Mine(), True
+    jax.jit(lambda x: jnp.tanh(x) * 3)(3.0)
+    result = len(caches._cache.found)
+    """,
+    "a compiled object": """
+    import hashlib
+    import jax, jax.numpy as jnp
+    def save(compiled):
+        from jax.experimental.serialize_executable import serialize
+        return serialize(compiled)
+    def load(saved):
+        from jax.experimental.serialize_executable import deserialize_and_load
+        return deserialize_and_load(*saved)
+    f, x = jax.jit(lambda x: jnp.linalg.eigh(jnp.tanh(x) @ x)[0]), jnp.ones((4, 4))
+    ahead = f.lower(x).compile()
+    called = jax.jit(lambda x: jnp.tanh(x) @ x)
+    called(x)
+    after = called.lower(x).compile()
+    result = [
+        float(load(save(ahead))(x)[3]), float(load(save(after))(x)[0, 0]), float(called(x)[0, 0]),
+        ahead.as_text(), after.as_text(), str(ahead.memory_analysis()),
+    ]
+    """,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", OBSERVED.values(), ids=OBSERVED)
+def test_a_program_cannot_tell(run: Run, program: str) -> None:
+    env = {"PYTHONWARNDEFAULTENCODING": "1"}
+    plain, _ = run(program, JITSERVER_CLIENT_CACHE="0", **env)
+    assert [run(program, **env)[0], run(program, **env)[0]] == [plain, plain]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["log lines and events", "files that are opened", "a compiled object"])
+def test_such_programs_find_compilations(run: Run, name: str) -> None:
+    run(OBSERVED[name])
+    found, _ = run(OBSERVED[name])[1]
+    assert found > 0
+
+
+INTERRUPTED = """
+    import signal
+    import jax, jax.numpy as jnp
+    kind = {"KeyboardInterrupt": KeyboardInterrupt, "TimeoutError": TimeoutError}[sys.argv[1]]
+    def late(*_):
+        raise kind("late")
+    signal.signal(signal.SIGALRM, late)
+    name = sys.argv[2]
+    own = getattr(compilation_cache, name)
+    def interrupted(*arguments):
+        signal.raise_signal(signal.SIGALRM)
+        return own(*arguments)
+    x = jnp.float32(3.0)
+    setattr(compilation_cache, name, interrupted)
+    try:
+        jax.jit(lambda x: jnp.tanh(x) * 3)(x)
+        result = "swallowed"
+    except kind as error:
+        result = str(error)
+    setattr(compilation_cache, name, own)
+    assert float(jax.jit(lambda x: jnp.tanh(x) * 3)(x)) > 2
+"""
+
+
+@pytest.mark.parametrize("kind", ["KeyboardInterrupt", "TimeoutError"])
+@pytest.mark.parametrize("name", ["open_fd", "write_fd"])
+def test_exceptions_of_signal_handlers_are_the_programs(run: Run, kind: str, name: str, short_path: Path) -> None:
+    assert run(INTERRUPTED, kind, name)[0] == "late"
+    assert not list((short_path / "cache").glob("*/compilations/*.*"))
+
+
+def test_a_handler_may_compile_meanwhile(run: Run) -> None:
+    program = INTERRUPTED.replace('raise kind("late")', "result.append(float(jnp.cos(x)))").replace(
+        'result = "swallowed"', "pass"
+    )
+    result, (_, compiled) = run(program.replace("def late", "result = []\n    def late"), "TimeoutError", "write_fd")
+    assert result
+    assert compiled > 0
+
+
+LOCATIONS = """
+    import jax, jax.numpy as jnp
+    @jax.jit
+    def f(x):
+        with jax.named_scope(sys.argv[1]):
+            return jnp.tanh(x) @ x
+    result = float(f(jnp.ones((4, 4)))[0, 0])
+"""
+
+
+def test_a_program_is_found_again_after_its_lines_and_scopes_changed(run: Run) -> None:
+    _, (_, compiled) = run(LOCATIONS, "encoder")
+    assert run(LOCATIONS, "encoder")[1] == [compiled, 0]
+    assert run("\n\n" + LOCATIONS, "decoder")[1] == [compiled, 0]
+
+
+PARTITIONS = """
+    import jax, jax.numpy as jnp
+    from jax.experimental.custom_partitioning import custom_partitioning
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    factor = float(sys.argv[1])
+    scaled = custom_partitioning(lambda x: x)
+    scaled.def_partition(
+        infer_sharding_from_operands=lambda mesh, arguments, result: arguments[0].sharding,
+        partition=lambda mesh, arguments, result: (
+            mesh, lambda x: x * factor, arguments[0].sharding, (arguments[0].sharding,)
+        ),
+        sharding_rule="i -> i",
+    )
+    x = jax.device_put(jnp.ones(8), NamedSharding(Mesh(jax.devices(), ("d",)), PartitionSpec("d")))
+    result = float(jax.jit(scaled)(x)[0])
+"""
+
+
+def test_functions_that_partition_programs_count(run: Run) -> None:
+    # With the second, jax's key does not even have the function's id.
+    env = {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_REMOVE_CUSTOM_PARTITIONING_PTR_FROM_CACHE_KEY": "1",
+    }
+    assert run(PARTITIONS, "3", **env)[0] == 3
+    assert run(PARTITIONS, "5", **env)[0] == 5
+
+
+def test_a_program_that_replaces_the_compiler_keeps_to_itself(run: Run, short_path: Path) -> None:
+    result, counts = run("""
+    import jax.numpy as jnp
+    from jax._src import compiler
+    old, result = compiler.backend_compile_and_load, []
+    def mine(*arguments):
+        result.append(1)
+        return old(*arguments)
+    compiler.backend_compile_and_load = mine
+    jnp.tanh(jnp.ones(7))
+    """)
+    assert len(result) > 0
+    assert counts == [0, 0]
+    assert not list((short_path / "cache").glob("*/compilations/*"))
+
+
+CONFIGURED = """
+    import jax, jax.numpy as jnp
+    jnp.ones(3) + 1
+    jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+    jnp.sin(jnp.ones(5))
+    result = jax.config.jax_compilation_cache_dir
+"""
+
+
+def test_a_cache_that_the_user_configures_takes_precedence(run: Run, short_path: Path) -> None:
+    theirs = short_path / "theirs"
+    env = {"JAX_COMPILATION_CACHE_DIR": str(theirs), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    before, after = run(CONFIGURED, str(theirs), **env), len(list(theirs.iterdir()))
+    assert before == [str(theirs), [0, 0]]
+    assert after > 0
+    later = run(CONFIGURED, str(short_path / "later"))
+    ours = len(list((short_path / "cache").glob("*/compilations/*")))
+    assert later == [str(short_path / "later"), [0, ours]]
+    assert ours > 0
+    assert any((short_path / "later").iterdir())
+
+
+def test_programs_with_large_constants_are_left_out(run: Run) -> None:
+    program = """
+    import jax, jax.numpy as jnp, numpy as np
+    from jitclient.jaxside import compiler
+    compiler._MAX_TEXT_BYTES = 1 << 16
+    large = jnp.asarray(np.arange(1 << 15, dtype="float32"))
+    before = compilation_cache.own().compiled
+    jax.jit(lambda x: large + x)(large)
+    result = compilation_cache.own().compiled - before
+    """
+    assert run(program)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "name", ["_compile_and_write_cache", "_cache_read", "_cache_write", "_get_cache", "put_executable_and_time"]
+)
+def test_a_jax_with_other_internals_keeps_its_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jax._src import compilation_cache as caches
+    from jax._src import compiler
+    from jax._src.interpreters import pxla
+
+    monkeypatch.setattr(compiler if hasattr(compiler, name) else caches, name, lambda other: other)
+    before = [compiler._compile_and_write_cache, inspect.getattr_static(pxla.MeshComputation, "compile")]
+    cache: Any = SimpleNamespace()
+    assert not hook.use(cache)
+    assert [compiler._compile_and_write_cache, inspect.getattr_static(pxla.MeshComputation, "compile")] == before
+
+
+@pytest.mark.parametrize(
+    "name", ["pxla._cached_compilation", "pxla.MeshComputation", "pjit._pjit_call_impl_python", "compiler._cache_write"]
+)
+def test_so_it_does_if_they_are_missing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jax._src import compiler, pjit
+    from jax._src.interpreters import pxla
+
+    module, attribute = name.split(".")
+    monkeypatch.delattr({"pxla": pxla, "pjit": pjit, "compiler": compiler}[module], attribute)
+    assert not hook.use(SimpleNamespace())  # type: ignore[arg-type]
