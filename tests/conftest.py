@@ -1,4 +1,4 @@
-"""What all tests share: an environment of their own, a daemon of their own, and fresh processes.
+"""The fixtures that all tests share: an environment of their own, a daemon of their own, and fresh processes.
 
 The tests run with JITSERVER_FALLBACK=error, so that nothing runs locally by accident; the daemon's counts of client
 traces and local runs are checked after every test that uses it.
@@ -79,7 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, of which some wait for processes; pyproject.toml has the most."""
+    """Return one more than there are cores, as some workers wait for processes; pyproject.toml has the maximum."""
     return len(os.sched_getaffinity(0)) + 1
 
 
@@ -145,7 +145,7 @@ def new_cache_dir() -> str:
 
 @pytest.fixture(autouse=True)
 def _own_cache() -> Iterator[None]:
-    """What a test starts without a word about the cache has one of its own."""
+    """Give each process that a test starts without a setting for the cache one of its own."""
     # Not the fixture `monkeypatch`, which would then undo what tests do with it after all else is torn down.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JITSERVER_CACHE_DIR", str(_HOME / f"cache-{next(_numbers)}"))

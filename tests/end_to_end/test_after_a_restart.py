@@ -1,4 +1,4 @@
-"""What a daemon has compiled, the next one on the same folder finds on the disk: nothing is traced again."""
+"""A daemon finds the programs of the one before in the same folder on the disk: nothing is traced again."""
 
 import json
 import os
@@ -106,7 +106,7 @@ def executables(folder: Path) -> list[Path]:
 
 
 def forget_texts(folder: Path) -> None:
-    """What took long to compile is found by its text, and is then not written as an executable again."""
+    """Delete JAX's own cache: a program that is found there by its text is not written as an executable again."""
     for path in folder.glob("*/compilations"):
         shutil.rmtree(path)
 

@@ -1,4 +1,4 @@
-"""What `jax.vjp` and `jax.linearize` give, out of a jitted function: only a trace has it, so each process traces."""
+"""Functions of `jax.vjp` and `jax.linearize`, from a jitted one: only a trace has them, so each process traces."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a trace raises on the daemon it may not raise in the process that wrote the function: that one counts."""
+"""A trace may raise on the daemon only, not in the process that wrote the function: the latter counts."""
 
 from collections.abc import Callable
 from typing import Any

@@ -27,7 +27,7 @@ TRACED = """
 
 @pytest.fixture
 def start(start_client: Any) -> Any:
-    """Starts a client of a daemon that makes its call when it goes on; its trace waits where it is told to."""
+    """Start a client of a daemon that makes its call when asked; its trace waits where `waits` says."""
 
     def started(daemon: Any, waits: str = "pass", source: str = TRACED, **env: str) -> Any:
         client = start_client(daemon, source.replace("WAITS", waits), **env)
@@ -77,7 +77,7 @@ def test_a_client_that_ends_in_its_own_trace_leaves_what_the_daemon_made_to_the_
         gate.open()
         second = start(daemon, gate.waits_here)
         second.goes_on()
-        second.says("traced", "8.0")  # nobody's trace has agreed with it yet
+        second.says("traced", "8.0")  # no client's trace has agreed with it yet
         second.ends()
         third = start(daemon, gate.waits_here)
         third.goes_on()

@@ -90,7 +90,7 @@ def serve(serve: Any) -> Any:
 
 
 def left(kind: str = "*") -> list[Path]:
-    """What lies on the disk for the next daemon: `arrays`, and `manifests`."""
+    """Return the files that lie on the disk for the next daemon: `arrays`, and `manifests`."""
     return list(Path(os.environ["JITSERVER_CACHE_DIR"]).glob(f"*/checkpoint/*/{kind}/*"))
 
 
@@ -573,7 +573,7 @@ def test_a_client_that_dies_after_it_before_it_came_back_leaves_nothing(
 
 
 def upgrade(site: Path, version: str, factor: int) -> None:
-    """What `pip install --target SITE --upgrade` leaves of a small package."""
+    """Change the files of a small package like `pip install --target SITE --upgrade`."""
     package, metadata = site / "upgraded", site / f"upgraded-{version}.dist-info"
     for old in site.glob("upgraded-*"):
         shutil.rmtree(old)
@@ -609,7 +609,7 @@ def test_an_upgrade_is_a_pause_too_whoever_may_start_daemons(
         client.says("2.0", "2.0")
         upgrade(site, "1.1", 3)
         client.goes_on()
-        client.says("2.0", "2.0 2.0")  # as under `jax.jit`: it has the package as it was
+        client.says("2.0", "2.0 2.0")  # as under `jax.jit`: it has the package of before the upgrade
         client.ends()
         other = start_client(daemon, source, PYTHONPATH=str(site))
         other.says("3.0", "3.0")

@@ -277,7 +277,7 @@ def test_a_long_compile_shows_itself_on_a_terminal_and_nowhere_else(tmp_path: Pa
 
 
 def in_terminal(command: list[str], line: re.Pattern[bytes], then: Callable[[], None]) -> bytes:
-    """What a command writes to a terminal; what is to be done once it has shown a line."""
+    """Return the text that a command writes to a terminal; call `then` once it has shown a line."""
     import os
     import pty
 

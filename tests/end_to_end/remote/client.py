@@ -158,7 +158,7 @@ def break_while_sending() -> None:
     with broken("sending"):
         assert np.array_equal(np.asarray(jitclient.device_put(x)), x)
     assert np.array_equal(np.asarray(kept), y)
-    assert process.session().generation == generation, "the session began anew"
+    assert process.session().generation == generation, "a new session replaced the first"
 
 
 def break_while_receiving() -> None:
@@ -166,7 +166,7 @@ def break_while_receiving() -> None:
     y = flipped(jitclient.device_put(x))
     with broken("receiving"):
         assert np.array_equal(np.asarray(y), ~x)
-    assert process.session().generation == generation, "the session began anew"
+    assert process.session().generation == generation, "a new session replaced the first"
 
 
 def small_buffers() -> None:

@@ -171,7 +171,7 @@ def test_a_link_that_breaks_between_calls(host: Any, here: Session) -> None:
     x, generation = jitclient.device_put(np.float32(41)), here.generation
     host.cut()
     assert float(add(x, np.float32(1))) == 42
-    assert here.generation == generation, "the session began anew"
+    assert here.generation == generation, "a new session replaced the first"
 
 
 def test_a_link_that_breaks_during_a_call(host: Any, here: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +181,7 @@ def test_a_link_that_breaks_during_a_call(host: Any, here: Session, monkeypatch:
     with cut_while(host, monkeypatch, "sendall"):
         assert float(add(x, np.float32(1))) == 42
     assert float(x) == 41
-    assert here.generation == generation, "the session began anew"
+    assert here.generation == generation, "a new session replaced the first"
 
 
 def test_a_link_that_breaks_while_an_array_is_sent(host: Any, here: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_a_link_that_breaks_while_an_array_is_sent(host: Any, here: Session, mon
     with cut_while(host, monkeypatch, "sendmsg", MIB):
         assert np.array_equal(np.asarray(jitclient.device_put(x)), x)
     assert np.array_equal(np.asarray(kept), noise(100))
-    assert here.generation == generation, "the session began anew"
+    assert here.generation == generation, "a new session replaced the first"
 
 
 def test_a_link_that_breaks_while_an_array_is_read(host: Any, here: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,7 +197,7 @@ def test_a_link_that_breaks_while_an_array_is_read(host: Any, here: Session, mon
     y = add(jitclient.device_put(x), np.uint8(1))
     with cut_while(host, monkeypatch, "recv_into", MIB):
         assert np.array_equal(np.asarray(y), x + np.uint8(1))
-    assert here.generation == generation, "the session began anew"
+    assert here.generation == generation, "a new session replaced the first"
 
 
 def test_a_queue_in_which_the_link_breaks_is_run_once(
@@ -279,7 +279,7 @@ def test_a_daemon_there_that_hangs_is_given_up_and_asked_again_later(
         session._finder._retry_at = 0.0
         session._finder._patience = 60.0  # a second may be too short on a busy machine
         assert float(add(ten, one)) == 11
-        assert session.generation == generation, "the session began anew"
+        assert session.generation == generation, "a new session replaced the first"
 
 
 def test_ctrl_c_does_not_end_the_link(host: Any, here: Session) -> None:
@@ -378,7 +378,7 @@ def test_a_link_that_breaks_in_a_callback(is_pure: bool, host: Any, here: Sessio
             float(outer(np.float32(41)))
         assert seen == [41]
     assert float(add(ten, np.float32(1))) == 11
-    assert here.generation == generation, "the session began anew"
+    assert here.generation == generation, "a new session replaced the first"
 
 
 # ---- what is refused, and why
@@ -564,7 +564,7 @@ def noted_trips(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def undisturbed(session: Session, trips: list[str], exchange: Callable[[], Any]) -> Any:
-    """What an exchange returns: the first in which the daemon does not say that it is busy, a trip more."""
+    """Return the result of the first exchange in which the daemon does not say that it is busy, which costs a trip."""
     said = list[str]()
     with session:  # held, so that the background sends nothing
         session.connection.on_busy = said.append  # type: ignore[union-attr]

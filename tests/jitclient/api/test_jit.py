@@ -164,7 +164,7 @@ def test_another_static_value_is_another_program() -> None:
 def test_decorating_bare_with_keywords_and_as_a_call() -> None:
     @jitclient.jit
     def bare(x: Any) -> Any:
-        "What it does."
+        "Add one."
         return x + 1
 
     @jitclient.jit(static_argnums=1)
@@ -174,7 +174,7 @@ def test_decorating_bare_with_keywords_and_as_a_call() -> None:
     called = jitclient.jit(lambda x: x - 1)
     assert (bare(1).item(), keywords(1, 2).item(), called(1).item()) == (2, 3, 0)
     assert bare.__name__ == "bare"
-    assert bare.__doc__ == "What it does."
+    assert bare.__doc__ == "Add one."
     assert bare.__wrapped__(1) == 2
 
 

@@ -388,7 +388,7 @@ def test_leaves_that_are_handles_are_not_copied(name: str, another_client: Calla
     assert kept_as(name).nbytes == 4000 + 12
 
 
-# ---- what is kept, whoever kept it
+# ---- what is kept, by whichever process
 
 
 def test_what_is_kept_is_there_for_who_knows_the_name(

@@ -277,7 +277,7 @@ def test_64_bits_too(value: str) -> None:
 
 
 def test_the_table_is_complete() -> None:
-    """What `jax.Array` has, an array of ours has."""
+    """An array of ours has every attribute of `jax.Array`."""
     theirs = {name for name in dir(jnp.ones(2)) if not name.startswith("_")}
     buffers = {"device_buffer", "device_buffers", "unsafe_buffer_pointer", "unsafe_raw_buffer"}
     internal = {"clone", "traceback", "platform"}

@@ -1,4 +1,4 @@
-"""What is captured and changed in place is seen when a function is traced anew, and not before, as with `jax.jit`."""
+"""A captured value that changes in place is seen at the function's next trace, and not before, as with `jax.jit`."""
 
 import types
 from collections.abc import Callable

@@ -24,7 +24,7 @@ def contents(deps: Deps) -> list[Any]:
 
 
 def age(path: Path) -> None:
-    """Makes a file look as if nobody had touched it for long, as far as a file's own times go."""
+    """Make a file look unchanged for long, as far as a file's own times show it."""
     os.utime(path, (1_000_000_000, 1_000_000_000))
 
 

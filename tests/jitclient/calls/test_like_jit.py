@@ -1,4 +1,4 @@
-"""What programs ask of a jitted function besides calling it, and odd calls: the same as with jax.jit."""
+"""Uses of a jitted function besides calling it, and odd calls: the same as with jax.jit."""
 
 import itertools
 from collections.abc import Callable

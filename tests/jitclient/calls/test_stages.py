@@ -1,4 +1,4 @@
-"""One stage at a time: what is lowered and compiled is on the daemon, nothing has run, and other kinds are refused."""
+"""Stages one at a time: lowering and compiling happen on the daemon, nothing has run, and other kinds are refused."""
 
 import functools
 from collections.abc import Callable

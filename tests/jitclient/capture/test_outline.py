@@ -1,4 +1,4 @@
-"""What a source shows of its names without being run."""
+"""Names that a source shows without being run."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""What `jitserver connect-stdio` does between sshd's pipes and the daemon's socket."""
+"""The proxy `jitserver connect-stdio` between sshd's pipes and the daemon's socket."""
 
 import contextlib
 import os
