@@ -2,7 +2,7 @@
 
 import ast
 
-from jitclient.capture.user_code.outline import Signature, outline_of
+from jitclient.capture.user_code.module_sources import Signature, outline_of
 
 SOURCE = """
 import a.b, c as d
