@@ -210,14 +210,6 @@ BACK = """
 """
 
 
-def test_a_program_is_found_by_the_inputs_that_it_was_made_of(
-    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
-) -> None:
-    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "SCALE": "2"}
-    with new_daemon(env["JITSERVER_ADDRESS"]):
-        assert run_script(BACK, env=env) == [3, 2, 2]
-
-
 RESTLESS = """
     import json, os, warnings, jitclient
 
@@ -233,12 +225,17 @@ RESTLESS = """
 """
 
 
-def test_inputs_that_never_stand_still_are_an_error(
-    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [(BACK, [3, 2, 2]), (RESTLESS, "the declared inputs change during the trace")],
+    ids=["a program is found by the inputs that it was made of", "inputs that always change are an error"],
+)
+def test_inputs_that_change_during_the_trace(
+    program: str, expected: Any, new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
 ) -> None:
     env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "SCALE": "2"}
     with new_daemon(env["JITSERVER_ADDRESS"]):
-        assert run_script(RESTLESS, env=env) == "the declared inputs change during the trace"
+        assert run_script(program, env=env) == expected
 
 
 VALUES = """
