@@ -188,14 +188,6 @@ LOCKED = """
 """
 
 
-def test_a_trace_that_waits_for_another_thread_that_traces_does_not_wait_for_ever(serve: Any, start: Any) -> None:
-    with serve() as daemon:
-        client = start(daemon, source=LOCKED)
-        client.goes_on()
-        client.says("2.0", "3.0")
-        client.ends()
-
-
 FORKS = """
     from jitclient.session import process
 
@@ -219,9 +211,14 @@ FORKS = """
 """
 
 
-def test_a_child_that_is_forked_in_a_trace_goes_on_with_it(serve: Any, start: Any) -> None:
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [(LOCKED, ["2.0", "3.0"]), (FORKS, ["2.0 2.0", "2.0 2.0"])],
+    ids=["waits for another thread that traces", "forks, and the child continues"],
+)
+def test_a_trace_that(serve: Any, start: Any, source: str, says: list[str]) -> None:
     with serve() as daemon:
-        client = start(daemon, source=FORKS)
+        client = start(daemon, source=source)
         client.goes_on()
-        client.says("2.0 2.0", "2.0 2.0")
+        client.says(*says)
         client.ends()

@@ -335,23 +335,26 @@ def test_a_program_that_looks_only_after_a_restart_finds_its_arrays(
         client.ends()
 
 
-def test_a_stop_ends_the_sessions_and_their_handles_say_so(serve: Any, start_client: Any, cli: Any) -> None:
-    source = (
-        EXACT
-        + """
+LOST = (
+    EXACT
+    + """
     print("ready")
     sys.stdin.readline()
     for use in (lambda: np.asarray(kept), lambda: mixed(kept, kept)):
         try:
             use()
         except errors.ArrayLost as error:
-            assert "the daemon exited" in str(error), error
+            assert os.environ["WHY"] in str(error), error
             print("lost")
     print(int(mixed(np.uint32(1), np.uint32(1))))
 """
-    )
+)
+"""A client whose arrays are lost when it looks."""
+
+
+def test_a_stop_ends_the_sessions_and_their_handles_say_so(serve: Any, start_client: Any, cli: Any) -> None:
     with serve() as daemon:
-        client = start_client(daemon, source, JITSERVER_AUTOSTART="1")
+        client = start_client(daemon, LOST, JITSERVER_AUTOSTART="1", WHY="the daemon exited")
         client.says("ready")
         assert cli("stop", env={"JITSERVER_ADDRESS": daemon.address}).returncode == 0
         assert left() == []
@@ -361,22 +364,8 @@ def test_a_stop_ends_the_sessions_and_their_handles_say_so(serve: Any, start_cli
 
 
 def test_a_damaged_file_is_a_lost_session_whose_handles_say_why(serve: Any, start_client: Any) -> None:
-    source = (
-        EXACT
-        + """
-    print("ready")
-    sys.stdin.readline()
-    for use in (lambda: np.asarray(kept), lambda: mixed(kept, kept)):
-        try:
-            use()
-        except errors.ArrayLost as error:
-            assert "damaged" in str(error), error
-            print("lost")
-    print(int(mixed(np.uint32(1), np.uint32(1))))
-"""
-    )
     with serve() as daemon:
-        client = start_client(daemon, source, JITSERVER_AUTOSTART="1")
+        client = start_client(daemon, LOST, JITSERVER_AUTOSTART="1", WHY="damaged")
         client.says("ready")
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.process.wait(60) == 0
