@@ -18,9 +18,11 @@ import pytest
 from jax.experimental import io_callback
 
 import jitclient
+from jitclient.core.settings import Settings
 from jitclient.errors import DaemonHangs, HostUnreachable, Incompatible
-from jitclient.session import process
+from jitclient.session import handshake, process
 from jitclient.session.session import Session
+from jitclient.wire import ssh
 from jitclient.wire.ssh import SshSocket
 
 MIB = 1 << 20
@@ -130,10 +132,50 @@ def test_arrays_there_and_back(here: Session, nbytes: int) -> None:
     assert np.array_equal(np.asarray(jitclient.jit(add.__wrapped__)(x, np.uint8(1))), x + np.uint8(1))
 
 
+def test_arrays_over_small_buffers(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh, "_BUFFER_BYTES", 4096)
+    with client_of(host, monkeypatch) as session:
+        x = noise(4 * MIB)
+        assert np.array_equal(np.asarray(add(jitclient.device_put(x), np.uint8(1))), x + np.uint8(1))
+        assert session.connection is not None
+
+
+def test_many_arrays_at_once(here: Session) -> None:
+    sizes = (1, 100_000, 3 * MIB, 65_536, 65_537) * 8
+    given = [noise(size) + np.uint8(number) for number, size in enumerate(sizes)]
+    for sent, fetched in zip(given, jitclient.device_get(jitclient.device_put(given)), strict=True):
+        assert np.array_equal(sent, fetched)
+
+
+def test_queued_calls_with_large_arguments(here: Session) -> None:
+    parts = [noise(2 * MIB) + np.uint8(number) for number in range(16)]
+    total = jitclient.device_put(np.zeros(2 * MIB, np.uint8))
+    for part in parts:
+        total = add(total, part)
+    assert np.array_equal(np.asarray(total), sum(parts, np.zeros(2 * MIB, np.uint8)))
+
+
+def test_donated_arrays_and_errors(here: Session) -> None:
+    x = jitclient.device_put(np.ones(4 * MIB, np.float32))
+    y = jitclient.jit(lambda x: x + 1, donate_argnums=0)(x)
+    assert x.is_deleted()
+    assert np.asarray(y)[-1] == 2
+    with pytest.raises(RuntimeError):
+        np.asarray(x)
+    with pytest.raises(TypeError):
+        add(np.zeros(3), np.zeros(4))
+    assert float(add(np.float32(7), np.float32(0))) == 7
+
+
 def test_no_memory_is_shared(host: Any, here: Session, counts: Callable[..., dict[str, Any]]) -> None:
     np.asarray(add(noise(4 * MIB), np.uint8(1)))
     assert here._pipeline.blocks is None
-    assert counts(host.socket)["shared_bytes"] == 0
+    status = counts(host.socket)
+    assert (status["shared_bytes"], status["lent_bytes"]) == (0, 0)
+    reached = handshake.reach(Settings(address=host.address))
+    assert not reached.welcome.lends
+    with contextlib.closing(reached.connection), pytest.raises(jitclient.DaemonLost):
+        reached.connection.lease(MIB)  # a client that asks all the same is cut off
 
 
 def test_its_people_see_who_is_connected(host: Any, here: Session, cli: Callable[..., Any]) -> None:
@@ -186,8 +228,9 @@ def test_a_link_that_breaks_during_a_call(host: Any, here: Session, monkeypatch:
 
 def test_a_link_that_breaks_while_an_array_is_sent(host: Any, here: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     x, kept, generation = noise(8 * MIB), jitclient.device_put(noise(100)), here.generation
-    with cut_while(host, monkeypatch, "sendmsg", MIB):
-        assert np.array_equal(np.asarray(jitclient.device_put(x)), x)
+    for use in (lambda: jitclient.device_put(x), lambda: add(x, np.uint8(0))):
+        with cut_while(host, monkeypatch, "sendmsg", MIB):
+            assert np.array_equal(np.asarray(use()), x)
     assert np.array_equal(np.asarray(kept), noise(100))
     assert here.generation == generation, "a new session replaced the first"
 
