@@ -326,3 +326,37 @@ def run_script(tmp_path: Path) -> Callable[..., Any]:
         return json.loads(done.stdout.splitlines()[-1])
 
     return run
+
+
+class OwnDaemon:
+    """A daemon of a test's own, not started yet; programs that use it, and its counters.
+
+    Attributes:
+        folder: a folder of the test's own, which holds the socket.
+        address: of the daemon.
+        env: further environment variables of the daemon.
+    """
+
+    def __init__(self, folder: Path, run_script: Callable[..., Any]) -> None:
+        self.folder = folder
+        self.address = f"unix:{folder}/d.sock"
+        self.env: dict[str, str] = {}
+        self._run_script = run_script
+
+    def serving(self, *options: str, **env: str) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
+        """Run the daemon in a context, with these options and variables."""
+        return running_daemon(self.address, *options, env={**self.env, **env})
+
+    def run(self, source: str, *arguments: str, **env: str) -> Any:
+        """Run a program that uses the daemon, and return its last line, which is JSON."""
+        return self._run_script(source, *arguments, env={"JITSERVER_ADDRESS": self.address, **env})
+
+    def counts(self) -> dict[str, Any]:
+        """Return the daemon's counters."""
+        return status(self.address)
+
+
+@pytest.fixture
+def own(short_path: Path, run_script: Callable[..., Any]) -> OwnDaemon:
+    """A daemon of the test's own."""
+    return OwnDaemon(short_path, run_script)
