@@ -1,4 +1,4 @@
-"""One call under `jax.jit` and under `jitclient.jit`: what comes of each, in a form that can be compared."""
+"""A call under `jax.jit` and under `jitclient.jit`: the outcomes, in a form that can be compared."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,7 +18,7 @@ _MOST_ARRAY_BYTES = 1 << 20
 
 
 def outcomes(form: Form) -> tuple[Outcome, Outcome]:
-    """What JAX makes of it, and what the daemon does."""
+    """Return the outcome under JAX, and the one under the daemon."""
     jitted, arguments = form
     return _outcome(jax.jit(jitted), arguments), _outcome(jitclient.jit(jitted), arguments)
 

@@ -94,7 +94,7 @@ class Crew:
                 self._start(rival, clients)
 
     def compare(self, label: str, workload: Workload, rounds: int, only: Sequence[str] = (), **sizes: Any) -> Samples:
-        """One client of each contender takes samples of a workload, in turns.
+        """Let a client of each contender take samples of a workload, in turns.
 
         Args:
             label: what a terminal shows meanwhile.

@@ -39,7 +39,7 @@ MODULES = (
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One call of a public function in an example."""
+    """A call of a public function in an example."""
 
     function: Callable[..., Any]
     name: str
@@ -67,7 +67,7 @@ def functions(module: types.ModuleType) -> dict[str, Callable[..., Any]]:
 
 
 def calls_in_example(name: str, function: Callable[..., Any]) -> list[Call]:
-    """What the docstring's examples call the function with; none if it has no examples that call it by name."""
+    """Return the calls of the function in its docstring's examples; none if no example calls it by name."""
     examples = doctest.DocTestParser().get_examples(inspect.getdoc(function) or "")
     module = importlib.import_module(name.rpartition(".")[0])
     recorded: list[Call] = []

@@ -68,14 +68,14 @@ def expressions(uses: Iterable[str], slices: Iterable[str]) -> Iterator[str]:
 
 
 def all_differences() -> Iterator[Difference | None]:
-    """What differs in each form of index, in each use, on each shape; None where nothing does."""
+    """Yield the difference in each form of index, in each use, on each shape; None where there is none."""
     for shape in SHAPES:
         slices = SLICES if shape in SHAPES_OF_ALL_SLICES else FEW_SLICES
         yield from differences(shape, expressions(USES, slices))
 
 
 def differences(shape: tuple[int, ...], written: Iterable[str]) -> Iterator[Difference | None]:
-    """What differs in each expression on an array of that shape; None where nothing does."""
+    """Yield the difference in each expression on an array of that shape; None where there is none."""
     theirs = _names(shape)
     ours = jitclient.device_put(theirs)
     modules = {"np": np, "jnp": jnp}
@@ -87,7 +87,7 @@ def differences(shape: tuple[int, ...], written: Iterable[str]) -> Iterator[Diff
 
 
 def outcome(expression: str, names: dict[str, Any]) -> str:
-    """What an expression gives, in one line."""
+    """Return the outcome of an expression, in one line."""
     try:
         found = eval(expression, names)
     except Exception as error:

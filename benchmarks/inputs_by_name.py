@@ -46,7 +46,7 @@ def _mapped(*rest: Any) -> _Wrapped:
 
 
 def _named(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What is asked of the name of an axis only."""
+    """Wrap a function that takes the name of an axis only."""
     return jax.vmap(lambda row: row * function("i"), axis_name="i")
 
 
@@ -234,4 +234,4 @@ WITHOUT_ARRAYS: dict[str, str] = {
     "jax.random.key_dtype": _OF_DTYPES,
     "jax.random.key_impl": "gives the name of an implementation",
 }
-"""What `jit` has nothing to do with, and why."""
+"""Functions that have nothing to do with `jit`, with the reason."""

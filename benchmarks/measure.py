@@ -35,7 +35,7 @@ class Effort:
 
 @dataclasses.dataclass
 class Samples:
-    """What each contender took, turn by turn, and why some are not among them."""
+    """The samples of each contender, turn by turn, and why some contenders have none."""
 
     taken: dict[str, list[Any]]
     failed: dict[str, str] = dataclasses.field(default_factory=dict)

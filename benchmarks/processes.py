@@ -14,9 +14,9 @@ from typing import Any
 
 TOP = Path(__file__).parents[1]
 FINDS_BENCHMARKS = {"PYTHONPATH": str(TOP)}
-"""What the environment of a process says that imports this package."""
+"""Environment variables of a process that imports this package."""
 PLATFORMS = os.environ.get("JAX_PLATFORMS") or "cpu"
-"""What JAX computes on in every process, unless the user says otherwise: DESIGN's targets are the CPU's."""
+"""Platform of JAX in every process, unless the user says otherwise: DESIGN's targets are the CPU's."""
 TELLS_JAX = {"JAX_PLATFORMS": PLATFORMS} if PLATFORMS != "cpu" or entry_points(group="jax_plugins") else {}
 """The variable for that. Where JAX finds the CPU only, it is not set, as most users do not set it."""
 
@@ -90,12 +90,12 @@ def wall_time(arguments: Sequence[str], env: dict[str, str], folder: Path, statu
 
 
 def last_line(arguments: Sequence[str], env: dict[str, str], folder: Path) -> Any:
-    """What the last line says in JSON that a fresh Python process prints."""
+    """Return the last line that a fresh Python process prints, which is JSON."""
     return json.loads(output(arguments, env, folder).splitlines()[-1])
 
 
 def output(arguments: Sequence[str], env: dict[str, str], folder: Path) -> str:
-    """What a fresh Python process prints."""
+    """Return the text that a fresh Python process prints."""
     return _run(arguments, env, folder, (0,))
 
 

@@ -1,4 +1,4 @@
-"""What was measured against what was asked: ratios and differences within one turn of all contenders, and verdicts."""
+"""Measurements against targets: ratios and differences within one turn of all contenders, and verdicts."""
 
 import dataclasses
 import math
@@ -30,7 +30,7 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What DESIGN asks of one contender: at most so many seconds, or compared with another contender.
+    """DESIGN's target for one contender: at most so many seconds, or compared with another contender.
 
     Attributes:
         most: the limit.
@@ -47,7 +47,7 @@ class Target:
     not_yet: str = ""
 
     def values(self, taken: Mapping[str, Sequence[float]]) -> list[float]:
-        """What was measured, turn by turn; empty where somebody is missing."""
+        """Return the measurements, turn by turn; none where a contender is missing."""
         other = self.times or self.beyond
         if self.of not in taken or (other and other not in taken):
             return []

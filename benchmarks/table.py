@@ -58,7 +58,7 @@ def figure(value: float, unit: str) -> str:
 
 
 def target_text(target: dict[str, Any], unit: str) -> str:
-    """What is asked, as `<= 0.7x bare socket`."""
+    """Return a target as text, like `<= 0.7x bare socket`."""
     if target["times"]:
         text = f"<= {target['most']:g}x {target['times']}"
     elif target["beyond"]:
@@ -69,7 +69,7 @@ def target_text(target: dict[str, Any], unit: str) -> str:
 
 
 def measured_text(target: dict[str, Any], unit: str) -> str:
-    """What was measured, with its spread."""
+    """Return a measurement as text, with its spread."""
     if target["measured"] is None:
         return ""
     unit = "" if target["times"] else unit

@@ -16,7 +16,7 @@ Workload = Callable[..., Once]
 
 
 def main(rival: str, fd: int) -> None:
-    """Connects as a rival's client, then does as it is told until the other side has gone."""
+    """Connect as a rival's client, then take workloads and samples until the other side has gone."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what a rival has started ends with us
     connection = Connection(fd)
     try:
@@ -41,7 +41,7 @@ def _serve(connection: Connection, caller: Caller) -> None:
                 connection.send((once(), ""))
             else:
                 workload, sizes = message
-                once = None  # lets go of the arrays of the one before
+                once = None  # frees the arrays of the one before
                 once = workload(caller, **sizes)
                 connection.send((None, ""))
         except Exception:

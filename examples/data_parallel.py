@@ -1,6 +1,6 @@
 """Train on a mesh of eight devices: each has all of the parameters and an eighth of each batch.
 
-Without eight accelerators, it uses eight devices of the CPU, as many as jax is told to make. A daemon that this program
+Without eight accelerators, it uses eight devices of the CPU, which it asks jax to make. A daemon that this program
 starts has as many; for one that runs already, start it with JAX_NUM_CPU_DEVICES=8.
 """
 

@@ -29,7 +29,7 @@ class Block(nnx.Module):
 
 
 class Decoder(nnx.Module):
-    """What comes next at each place of a text."""
+    """Predict the next token at each place of a text."""
 
     def __init__(self, scanned, remat, rngs):
         self.scanned, self.remat = scanned, remat

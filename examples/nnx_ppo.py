@@ -14,7 +14,7 @@ ENVIRONMENTS, STEPS, EPOCHS, MINIBATCHES, UPDATES = 16, 128, 4, 4, 40
 
 
 class ActorCritic(nnx.Module):
-    """What to do in a state, and what the state is worth."""
+    """The action in a state, and the value of the state."""
 
     def __init__(self, rngs):
         self.actor = nnx.Sequential(nnx.Linear(4, 64, rngs=rngs), nnx.tanh, nnx.Linear(64, 2, rngs=rngs))

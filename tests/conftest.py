@@ -1,4 +1,4 @@
-"""What all tests share: an environment of their own, a daemon of their own, and fresh processes.
+"""The fixtures that all tests share: an environment of their own, a daemon of their own, and fresh processes.
 
 The tests run with JITSERVER_FALLBACK=error, so that nothing runs locally by accident; the daemon's counts of client
 traces and local runs are checked after every test that uses it.
@@ -84,7 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores, of which some wait for processes; pyproject.toml has the most."""
+    """Return one more than there are cores, as some workers wait for processes; pyproject.toml has the maximum."""
     return len(os.sched_getaffinity(0)) + 1
 
 
@@ -150,7 +150,10 @@ def new_cache_dir() -> str:
 
 @pytest.fixture(autouse=True)
 def _own_cache() -> Iterator[None]:
-    """What a test starts without a word about the cache has one of its own; no other variable outlives the test."""
+    """Give each process that a test starts without a setting for the cache one of its own.
+
+    No other variable outlives the test.
+    """
     # Not the fixture `monkeypatch`, which would then undo what tests do with it after all else is torn down.
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JITSERVER_CACHE_DIR", str(_HOME / f"cache-{next(_numbers)}"))
@@ -332,3 +335,37 @@ def run_script(tmp_path: Path) -> Callable[..., Any]:
         return json.loads(done.stdout.splitlines()[-1])
 
     return run
+
+
+class OwnDaemon:
+    """A daemon of a test's own, not started yet; programs that use it, and its counters.
+
+    Attributes:
+        folder: a folder of the test's own, which holds the socket.
+        address: of the daemon.
+        env: further environment variables of the daemon.
+    """
+
+    def __init__(self, folder: Path, run_script: Callable[..., Any]) -> None:
+        self.folder = folder
+        self.address = f"unix:{folder}/d.sock"
+        self.env: dict[str, str] = {}
+        self._run_script = run_script
+
+    def serving(self, *options: str, **env: str) -> contextlib.AbstractContextManager[subprocess.Popen[bytes]]:
+        """Run the daemon in a context, with these options and variables."""
+        return running_daemon(self.address, *options, env={**self.env, **env})
+
+    def run(self, source: str, *arguments: str, **env: str) -> Any:
+        """Run a program that uses the daemon, and return its last line, which is JSON."""
+        return self._run_script(source, *arguments, env={"JITSERVER_ADDRESS": self.address, **env})
+
+    def counts(self) -> dict[str, Any]:
+        """Return the daemon's counters."""
+        return status(self.address)
+
+
+@pytest.fixture
+def own(short_path: Path, run_script: Callable[..., Any]) -> OwnDaemon:
+    """A daemon of the test's own."""
+    return OwnDaemon(short_path, run_script)

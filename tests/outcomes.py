@@ -21,7 +21,7 @@ def record_outcomes(config: pytest.Config) -> None:
 
 
 class Record:
-    """A plugin of pytest that writes what it is told to a file."""
+    """A plugin of pytest that writes the outcomes of tests to a file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -45,7 +45,7 @@ REPLACES = {
     "jitserver.run.program": "the words that started the process",
     "jitserver.programs.traces.stand_ins": "what a process must know of what its traces read, print and warn of",
 }
-"""The modules that set what is another module's, and what that is. The daemon has one place for that."""
+"""The modules that set globals of other modules, and which. The daemon has one place for that."""
 
 
 @functools.cache
@@ -90,7 +90,7 @@ def is_lazy_import(node: ast.AST) -> bool:
 
 
 def lazily_imported(module: str, call: Any) -> set[str]:
-    """What a call of `import_module` may import: `f"{__name__}.{TABLE[name]}"` is all that the table names."""
+    """Return the possible imports of a call of `import_module`: `f"{__name__}.{TABLE[name]}"` is all of the table."""
     argument = ast.unparse(call.args[0])
     tables = re.findall(r"\{(\w+)\[\w+\]\}", argument)
     if not tables:
@@ -184,7 +184,7 @@ def test_no_module_sets_the_globals_of_another() -> None:
 
 
 def settings_elsewhere(module: str) -> list[str]:
-    """What a module assigns, or deletes, of what it has imported."""
+    """Return the assignments and deletions of a module in the modules that it imports."""
     nodes = code_of(modules()[module])
     imported = {
         (alias.asname or alias.name).partition(".")[0]

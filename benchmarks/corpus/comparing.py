@@ -25,14 +25,14 @@ _TOKEN = re.compile(rf"{_NUMBER}|[^\W\d]+|\S")
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a run printed, and the arrays that it left, by name."""
+    """The printed text of a run, and the arrays that it left, by name."""
 
     printed: str
     arrays: Mapping[str, Any]
 
 
 def differences(plain: Outcome, other: Outcome) -> list[str]:
-    """What differs, in words; empty if nothing does."""
+    """Return the differences in words; empty if there are none."""
     return [*_in_print(plain.printed, other.printed), *_in_arrays(plain.arrays, other.arrays)]
 
 

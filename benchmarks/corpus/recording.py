@@ -1,4 +1,4 @@
-"""What a program leaves: the arrays in its globals and figures, and its times. A line of its own begins it.
+"""Record of a program: the arrays in its globals and figures, and its times. A first line in the program starts it.
 
 The global random generators are seeded, and what the program logs is printed, so that two runs can be compared.
 """
@@ -76,7 +76,7 @@ def _arrays_in(left: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drawn() -> dict[str, Any]:
-    """What the figures show that are open."""
+    """Return the data that the open figures show."""
     found: dict[str, Any] = {}
     pyplot = sys.modules.get("matplotlib.pyplot")
     for number in pyplot.get_fignums() if pyplot else ():

@@ -33,7 +33,7 @@ _RAN_HERE = re.compile(r"^(\S+) ran in this process, in [^;]*; (.*)$")
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What a trial showed.
+    """Outcome of a trial.
 
     Attributes:
         name, kind, lines: of the program.
@@ -68,11 +68,11 @@ class Verdict:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """One process of a program.
+    """A process that ran a program.
 
     Attributes:
-        outcome: what it did.
-        stderr: what it said there.
+        outcome: of the program.
+        stderr: its text there.
         report: its times.
         seconds: from the command to its end.
         error: what its traceback says, if it failed.

@@ -32,7 +32,7 @@ _NAME = "faults"
 
 
 def steps(number: int) -> dict[str, Callable[[], bool]]:
-    """What a client does; each tells whether its value is right."""
+    """Return the steps of a client; each returns whether its value is right."""
     held: dict[str, Any] = {}
     scale = float(number)  # a program of each turn's own
 
@@ -57,7 +57,7 @@ def steps(number: int) -> dict[str, Callable[[], bool]]:
 
 
 def turn(number: int, control: Control, call: str, nth: int) -> dict[str, Any]:
-    """One turn, in a process of its own."""
+    """Take a turn, in a process of its own."""
     if call:
         control.arm(call, nth)
     begun, first, told = time.monotonic(), None, {}

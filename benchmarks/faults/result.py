@@ -1,4 +1,4 @@
-"""What came of failures of one kind."""
+"""Outcomes of failures of one kind."""
 
 import dataclasses
 import statistics

@@ -53,7 +53,7 @@ def build(folder: Path) -> Path:
 
 
 class Control:
-    """What one process with the shim is to fail."""
+    """The calls that are to fail in a process with the shim."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,7 +63,7 @@ class Control:
             self._page = mmap.mmap(file.fileno(), mmap.PAGESIZE)
 
     def environment(self, library: Path | None) -> dict[str, str]:
-        """What a process needs to be under this control; without the shim, nothing fails."""
+        """Return the environment of a process under this control; without the shim, nothing fails."""
         preload = {} if library is None else {"LD_PRELOAD": str(library)}
         return {**preload, "FAULTS_CONTROL": str(self.path)}
 

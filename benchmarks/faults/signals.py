@@ -76,7 +76,7 @@ def _client(there: Stage) -> "subprocess.Popen[str]":
 
 
 def _ended(client: "subprocess.Popen[str]") -> dict[str, Any]:
-    """What a client says that is told to end."""
+    """Ask a client to end, and return its last answer."""
     try:
         out, _ = client.communicate("end\n", 60)
     except subprocess.TimeoutExpired:

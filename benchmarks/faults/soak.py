@@ -14,7 +14,7 @@ from jitclient.session.handshake import ask
 from jitclient.wire.messages import Status, Verb
 
 LEAK_BYTES = 100_000
-"""What the planted leak leaves on the daemon for each function; growth of half of that is noticed. Ten thousand leave
+"""Bytes that the planted leak leaves on the daemon per function; growth of half of that is noticed. Ten thousand leave
 1 GB, which is half of what a soak may take."""
 
 _MANY = 4000  # with fewer, the daemon still warms up

@@ -32,7 +32,7 @@ class Stage:
         self._number = 0
 
     def environment(self, who: str) -> dict[str, str]:
-        """What a process of this stage has in its environment."""
+        """Return the environment of a process of this stage."""
         paths = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(TOP)]))
         shim = self.controls[who].environment(self.library)
         more = {"JITSERVER_ADDRESS": f"unix:{self.path}", "JITSERVER_FALLBACK": "local", "JITSERVER_TIMEOUT": "10"}

@@ -19,7 +19,7 @@ from flax import nnx
 
 RUNS = 4
 _KEPT = ((jax, "jit"), (nnx, "jit"), (equinox, "filter_jit"), (optax, "adamw"))
-"""What makes jits, and functions that are part of a graph that they are called with."""
+"""Functions that make jits, or that are part of a graph that jits are called with."""
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 

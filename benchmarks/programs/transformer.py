@@ -1,4 +1,4 @@
-"""One training step after another of a small transformer whose parameters begin as numpy arrays.
+"""Consecutive training steps of a small transformer whose parameters begin as numpy arrays.
 
 Usage: python transformer.py jax|jitclient LAYERS WIDTH STEPS. The last line says in JSON when what was done.
 """

@@ -1,4 +1,4 @@
-"""What is compared, one module each.
+"""The rivals that are compared, one module each.
 
 A rival has
 - `NAME`, as tables show it, and `NEEDS`, the packages without which it cannot run; perhaps `PROGRAMS`, those likewise,

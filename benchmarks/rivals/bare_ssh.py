@@ -1,4 +1,4 @@
-"""What ssh costs by itself: through the same sshd, a program that copies bytes into memory that is there, and back."""
+"""The cost of ssh by itself: through the same sshd, a program that copies bytes into memory that is there, and back."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What a network costs by itself: a TCP socket that copies bytes into memory that is there, and back. No functions."""
+"""The cost of a network by itself: a TCP socket that copies bytes into memory that is there, and back. No functions."""
 
 import contextlib
 import os

@@ -57,7 +57,7 @@ def main(folder: Path) -> None:
     from jitserver.system.malloc import keep_freed
 
     class Open(Daemon):
-        """A daemon that lets in whoever connects to the port."""
+        """A daemon that accepts every connection to the port."""
 
         def start(self) -> None:
             super().start()

@@ -1,4 +1,4 @@
-"""What is measured: one family of scenarios in each module.
+"""The scenarios that are measured, one family in each module.
 
 Each has `rows(effort)`, which measures and gives one `Row` after the other.
 """

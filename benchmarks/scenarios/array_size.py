@@ -27,7 +27,7 @@ def plus_one(x: Any) -> Any:
 
 
 def there_and_back(caller: Caller, size: int, seconds: float) -> Once:
-    """Seconds for one call. The array changes before each, so that nobody profits from having seen it."""
+    """Seconds for one call. The array changes before each, so that no rival profits from having seen it."""
     add, x = caller.jit(plus_one), np.random.default_rng(0).random(size // 4, np.float32)  # zeros would compress
     np.testing.assert_array_equal(caller.look(add(x)), x + 1)
 

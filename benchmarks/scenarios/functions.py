@@ -22,7 +22,7 @@ _FIRST_CALLS = 5
 
 
 def scaled(factor: float, x: Any) -> Any:
-    """A tiny function; another factor is another program."""
+    """A tiny function; each factor makes a different program."""
     return x * factor
 
 
@@ -71,5 +71,5 @@ def rows(effort: Effort) -> Iterator[Row]:
 
 @functools.cache
 def _made_by(caller: Caller) -> list[Callable[..., Any]]:
-    """What a client has made so far: the next size adds to it."""
+    """Return the functions that a client has made so far: the next size adds to them."""
     return []

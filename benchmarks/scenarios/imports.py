@@ -1,4 +1,4 @@
-"""What an import costs a fresh process, from the start of Python to its end."""
+"""The cost of an import in a fresh process, from the start of Python to its end."""
 
 import functools
 from collections.abc import Iterator

@@ -13,12 +13,12 @@ from benchmarks.worker import Once
 
 
 def sum_of(xs: list[Any]) -> Any:
-    """One number of many arrays."""
+    """Return the sum of many arrays."""
     return sum(x.sum() for x in xs)
 
 
 def numpy_leaves(caller: Caller, leaves: int, seconds: float) -> Once:
-    """One call after the other on leaves that come from numpy each time."""
+    """Time consecutive calls on leaves that come from numpy each time."""
     return _calls(caller, [np.ones(16, np.float32) for _ in range(leaves)], seconds)
 
 

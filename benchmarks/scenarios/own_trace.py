@@ -1,4 +1,4 @@
-"""What it costs that the caller's own trace decides: on a miss, and at the look-up of a program with a manifest."""
+"""The cost of the caller's own trace, which decides: on a miss, and at the look-up of a program with a manifest."""
 
 import functools
 import json
@@ -48,7 +48,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         plain_jax.NAME: functools.partial(_missed, "jax", layers, width),
     }
     samples = interleave(takers, effort.rounds(5), "misses")
-    text = f"{layers}-layer transformer step that nobody has made"
+    text = f"{layers}-layer transformer step that is in no cache"
     targets = (Target(1.1, times=UNCOMPARED),)
     yield Row(f"{text}: first call", samples.of(lambda sample: sample["first"]), targets)
     yield Row(f"{text}: CPU time of client and daemon", samples.of(lambda sample: sample["cpu"]))
@@ -56,7 +56,7 @@ def rows(effort: Effort) -> Iterator[Row]:
 
 
 def _missed(jit: str, layers: int, width: int, **env: str) -> dict[str, float]:
-    """One run of the program beside a daemon with nothing in its cache."""
+    """Run the program once beside a daemon with an empty cache."""
     before = _cpu_seconds()
     with temporary_folder() as folder, ours.serve(folder) as served:
         found = run(jit, layers, width, environment(folder, **served, **env), folder)

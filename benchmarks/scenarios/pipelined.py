@@ -96,5 +96,5 @@ def rows(effort: Effort) -> Iterator[Row]:
 
 
 def _after(calls: int) -> float:
-    """What `halved` makes of zero when it is called so often."""
+    """Return zero after so many calls of `halved`."""
     return 2 - 2 * 0.5**calls

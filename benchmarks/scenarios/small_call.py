@@ -21,7 +21,7 @@ def dense(x: Any, w: Any, b: Any) -> Any:
 
 
 def three_arrays(caller: Caller, seconds: float) -> Once:
-    """One call after the other, for so many seconds a sample."""
+    """Time consecutive calls, for so many seconds a sample."""
     random = np.random.default_rng(0)
     x, w = random.normal(size=(2, SIDE, SIDE)).astype(np.float32)
     b = np.ones(SIDE, np.float32)

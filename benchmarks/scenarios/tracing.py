@@ -26,7 +26,7 @@ _CHAIN = 50
 def slow_to_trace(salt: int, times: int, x: Any) -> Any:
     """Traces a lot that is no part of the program, so that there is next to nothing to compile.
 
-    Another salt is another program.
+    Each salt makes a different program.
     """
     for _ in range(times):
         jax.eval_shape(lambda y: _chain(y), x)  # noqa: PLW0108  (a new function, so that it is traced again)
@@ -51,7 +51,7 @@ def new_traces(caller: Caller, seconds: float) -> Once:
 
 
 def rows(effort: Effort) -> Iterator[Row]:
-    """The row of DESIGN's table, and the same while nobody traces."""
+    """The row of DESIGN's table, and the same while no client traces."""
     trace, burst = effort.one(25, 1) / 25 * _TRACE_SECONDS, effort.seconds(_BURST_SECONDS)
     with crew((ours, bare_socket, tutorial), clients=2) as contenders:
         for name in list(contenders.workers):

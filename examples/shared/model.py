@@ -1,4 +1,4 @@
-"""What both programs import: one function, hence one compiled program for both."""
+"""The module that both programs import: one function, hence one compiled program for both."""
 
 import jax.numpy as jnp
 

@@ -6,8 +6,7 @@ import click
 
 from jitclient.wire.messages import Verb
 from jitclient.wire.named_arrays import Forget, Holdings, KeptInfo
-from jitserver.cli.common import ago, ask, json_option, print_table, report, seconds, size, wants_json
-from jitserver.cli.top_display import process
+from jitserver.cli.common import ago, ask, client_process, json_option, print_table, report, seconds, size, wants_json
 
 
 @click.group()
@@ -46,7 +45,11 @@ def _print(found: Holdings) -> None:
     present = [one for one in found.kept if not one.why_lost]
     kept = [[one.name, one.label, str(one.arrays), size(one.nbytes), *_times(one, now)] for one in present]
     lost = [[one.name, one.label, one.why_lost] for one in found.kept if one.why_lost]
-    held = [[process(one.pid), one.program, str(one.arrays), size(one.nbytes)] for one in found.sessions if one.arrays]
+    held = [
+        [client_process(one.pid), one.program, str(one.arrays), size(one.nbytes)]
+        for one in found.sessions
+        if one.arrays
+    ]
     if kept:
         print_table(["kept as", "tree", "arrays", "bytes", "age", "last used", "time left"], kept)
     if lost:

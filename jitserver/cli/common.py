@@ -142,3 +142,8 @@ def console() -> "Console":
 def ago(moment: float) -> str:
     """Return the time elapsed since a moment as text: `3 min ago`."""
     return seconds(max(0.0, time.time() - moment)) + " ago"
+
+
+def client_process(pid: int) -> str:
+    """Return a client's process id as text; "remote" for a client on another machine."""
+    return str(pid) if pid else "remote"

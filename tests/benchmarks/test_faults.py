@@ -1,4 +1,4 @@
-"""The faults: the shim fails what it is told to, what goes wrong is counted, and a short form of the whole holds."""
+"""The faults: the shim fails the calls that it should, each failure is counted, and a short form of the whole holds."""
 
 import json
 import os

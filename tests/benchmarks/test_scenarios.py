@@ -84,7 +84,7 @@ def test_one_that_is_interrupted_leaves_nothing(number: int, short_path: Path, u
     assert benchmark.returncode != 0
     assert out == b""
     assert list(short_path.iterdir()) == []
-    # a client that was being started at that moment leaves by itself, as soon as it finds nobody there
+    # a client that was being started at that moment leaves by itself, as soon as it finds no peer there
     until(lambda: processes_with(short_path) == [], "the last client to leave")
 
 
@@ -103,7 +103,7 @@ def run(*arguments: str, folder: Path) -> Any:
 
 
 def assert_measured(row: dict[str, Any]) -> None:
-    """Ours was measured and nobody failed, or the row says that it cannot be measured yet."""
+    """Ours was measured and no contender failed, or the row says that it cannot be measured yet."""
     assert row["failed"] == {}
     if not row["costs"]:
         assert [target["verdict"] for target in row["targets"]] == ["not yet"]
@@ -131,6 +131,6 @@ def processes_with(folder: Path) -> list[str]:
         try:
             if str(folder).encode() in (path / "environ").read_bytes():
                 found.append((path / "cmdline").read_bytes().decode())
-        except OSError:  # it has ended, or is somebody else's
+        except OSError:  # it has ended, or belongs to another user
             continue
     return found

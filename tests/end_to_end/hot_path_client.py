@@ -28,7 +28,7 @@ def count(frame: Any, event: str, _: Any) -> None:
 def measured(call: Any) -> float:
     call()
     after = []
-    with process.session():  # held, so that nothing goes on meanwhile
+    with process.session():  # held, so that nothing happens meanwhile
         sys.setprofile(count)
         for _ in range(CALLS):
             after.append(called)

@@ -58,7 +58,7 @@ def measured(call: Any) -> list[float]:
     for _ in range(FROM_CALL):
         call()
     after = []
-    with process.session():  # held, so that nothing goes on meanwhile
+    with process.session():  # held, so that nothing happens meanwhile
         counts.clear()
         counted = True
         for _ in range(CALLS):

@@ -1,4 +1,4 @@
-"""What a daemon has compiled, the next one on the same folder finds on the disk: nothing is traced again."""
+"""A daemon finds the programs of the one before in the same folder on the disk: nothing is traced again."""
 
 import json
 import os
@@ -73,24 +73,13 @@ PROGRAM = """
 FUNCTIONS = 9
 
 
-@pytest.fixture
-def folder(short_path: Path) -> Path:
-    path = short_path / "cache"
+@pytest.fixture(autouse=True)
+def folder(own: Any) -> Path:
+    """The folder of the cache of all daemons of a test."""
+    path: Path = own.folder / "cache"
     path.mkdir(mode=0o700)
+    own.env["JITSERVER_CACHE_DIR"] = str(path)
     return path
-
-
-@pytest.fixture
-def serving(short_path: Path, folder: Path, new_daemon: Callable[..., Any]) -> Callable[..., Any]:
-    """A daemon on the folder."""
-    return lambda *options, **env: new_daemon(
-        f"unix:{short_path}/d.sock", *options, env={"JITSERVER_CACHE_DIR": str(folder), **env}
-    )
-
-
-@pytest.fixture
-def address(short_path: Path) -> str:
-    return f"unix:{short_path}/d.sock"
 
 
 def blobs(folder: Path) -> list[Path]:
@@ -106,23 +95,20 @@ def executables(folder: Path) -> list[Path]:
 
 
 def forget_texts(folder: Path) -> None:
-    """What took long to compile is found by its text, and is then not written as an executable again."""
+    """Delete JAX's own cache: a program that is found there by its text is not written as an executable again."""
     for path in folder.glob("*/compilations"):
         shutil.rmtree(path)
 
 
 @pytest.mark.parametrize("options", [(), ("--no-prewarm",)], ids=["prewarmed", "loaded when asked for"])
-def test_nothing_is_traced_again(
-    serving: Callable[..., Any], address: str, run_script: Callable[..., Any], counts: Callable[..., Any], options: Any
-) -> None:
-    env = {"JITSERVER_ADDRESS": address, "PYTHONWARNINGS": "ignore"}
-    with serving():
-        first = run_script(PROGRAM, env=env)
+def test_nothing_is_traced_again(own: Any, options: Any) -> None:
+    with own.serving():
+        first = own.run(PROGRAM, PYTHONWARNINGS="ignore")
         assert first[-1] == [5, 15]
-        assert counts(address)["traces"] == FUNCTIONS
-    with serving(*options):
-        assert run_script(PROGRAM, env=env) == first
-        after = counts(address)
+        assert own.counts()["traces"] == FUNCTIONS
+    with own.serving(*options):
+        assert own.run(PROGRAM, PYTHONWARNINGS="ignore") == first
+        after = own.counts()
     assert after["traces"] == after["captures_loaded"] == after["misses"] == 0
     assert after["restores"] == FUNCTIONS
 
@@ -141,35 +127,24 @@ ONE = """
 """
 
 
-def test_explain_says_that_it_would_be_found(
-    serving: Callable[..., Any], address: str, run_script: Callable[..., Any], counts: Callable[..., Any]
-) -> None:
-    env = {"JITSERVER_ADDRESS": address}
-    with serving():
-        assert run_script(ONE, env=env) == [[1.0, 3.0, 5.0], False, None]
-    with serving("--no-prewarm"):
-        assert run_script(ONE, env=env) == [[1.0, 3.0, 5.0], True, "L1"]
-        assert (counts(address)["traces"], counts(address)["restores"]) == (0, 1)
+def test_explain_says_that_it_would_be_found(own: Any) -> None:
+    with own.serving():
+        assert own.run(ONE) == [[1.0, 3.0, 5.0], False, None]
+    with own.serving("--no-prewarm"):
+        assert own.run(ONE) == [[1.0, 3.0, 5.0], True, "L1"]
+        assert (own.counts()["traces"], own.counts()["restores"]) == (0, 1)
 
 
-def test_a_daemon_that_was_killed_has_kept_what_was_written(
-    serving: Callable[..., Any],
-    address: str,
-    folder: Path,
-    run_script: Callable[..., Any],
-    counts: Callable[..., Any],
-    until: Callable[..., Any],
-) -> None:
-    env = {"JITSERVER_ADDRESS": address}
-    with serving() as daemon:
-        run_script(ONE, env=env)
+def test_a_daemon_that_was_killed_has_kept_what_was_written(own: Any, folder: Path, until: Callable[..., Any]) -> None:
+    with own.serving() as daemon:
+        own.run(ONE)
         until(lambda: len(blobs(folder)) == 2, "executable and capture to be written")
         until(lambda: list(folder.glob("*/catalog.sqlite")) and executables(folder), "the row")
         daemon.send_signal(signal.SIGKILL)
         daemon.wait()
-    with serving():
-        assert run_script(ONE, env=env)[0] == [1.0, 3.0, 5.0]
-        assert counts(address)["traces"] == 0
+    with own.serving():
+        assert own.run(ONE)[0] == [1.0, 3.0, 5.0]
+        assert own.counts()["traces"] == 0
 
 
 def flip(path: Path) -> None:
@@ -185,27 +160,19 @@ def foreign(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [flip, foreign, Path.unlink], ids=lambda damage: damage.__name__)
-def test_a_damaged_executable_is_made_again(
-    serving: Callable[..., Any],
-    address: str,
-    folder: Path,
-    run_script: Callable[..., Any],
-    counts: Callable[..., Any],
-    damage: Callable[[Path], None],
-) -> None:
-    env = {"JITSERVER_ADDRESS": address}
-    with serving():
-        run_script(ONE, env=env)
+def test_a_damaged_executable_is_made_again(own: Any, folder: Path, damage: Callable[[Path], None]) -> None:
+    with own.serving():
+        own.run(ONE)
     [executable] = executables(folder)
     damage(executable)
     forget_texts(folder)
-    with serving():
-        assert run_script(ONE, env=env)[0] == [1.0, 3.0, 5.0]
-        assert counts(address)["traces"] == 1  # from the capture on the disk
+    with own.serving():
+        assert own.run(ONE)[0] == [1.0, 3.0, 5.0]
+        assert own.counts()["traces"] == 1  # from the capture on the disk
     assert len(list(folder.glob("*/quarantine/*"))) == (damage is flip)  # else the bytes are whole
-    with serving():
-        assert run_script(ONE, env=env)[0] == [1.0, 3.0, 5.0]
-        assert counts(address)["traces"] == 0
+    with own.serving():
+        assert own.run(ONE)[0] == [1.0, 3.0, 5.0]
+        assert own.counts()["traces"] == 0
 
 
 CALLBACKS = """
@@ -232,13 +199,10 @@ CALLBACKS = """
 """
 
 
-def test_executables_with_another_number_of_callbacks_are_made_again(
-    serving: Callable[..., Any], address: str, folder: Path, run_script: Callable[..., Any], counts: Callable[..., Any]
-) -> None:
-    env = {"JITSERVER_ADDRESS": address}
+def test_executables_with_another_number_of_callbacks_are_made_again(own: Any, folder: Path) -> None:
     right = [[1, 2, 3], [1, 3, 5], [1, 5, 9]]
-    with serving():
-        assert run_script(CALLBACKS, env=env) == right
+    with own.serving():
+        assert own.run(CALLBACKS) == right
     [catalog] = folder.glob("*/catalog.sqlite")
     with sqlite3.connect(catalog) as connection:
         of = dict(connection.execute("SELECT name, executable FROM programs"))
@@ -246,38 +210,27 @@ def test_executables_with_another_number_of_callbacks_are_made_again(
             connection.execute("UPDATE programs SET executable = ? WHERE name = ?", (of[other], name))
     connection.close()
     forget_texts(folder)
-    with serving():
-        assert run_script(CALLBACKS, env=env) == right
-        assert counts(address)["traces"] == 3
-    with serving():
-        assert run_script(CALLBACKS, env=env) == right
-        assert (counts(address)["traces"], counts(address)["restores"]) == (0, 3)
+    with own.serving():
+        assert own.run(CALLBACKS) == right
+        assert own.counts()["traces"] == 3
+    with own.serving():
+        assert own.run(CALLBACKS) == right
+        assert (own.counts()["traces"], own.counts()["restores"]) == (0, 3)
 
 
-def test_all_blobs_gone_is_an_ordinary_miss(
-    serving: Callable[..., Any], address: str, folder: Path, run_script: Callable[..., Any], counts: Callable[..., Any]
-) -> None:
-    env = {"JITSERVER_ADDRESS": address}
-    with serving():
-        run_script(ONE, env=env)
+def test_all_blobs_gone_is_an_ordinary_miss(own: Any, folder: Path) -> None:
+    with own.serving():
+        own.run(ONE)
     for path in folder.glob("*/blobs"):
         shutil.rmtree(path)
-    with serving():
-        assert run_script(ONE, env=env)[0] == [1.0, 3.0, 5.0]
-        assert counts(address)["traces"] == 1
+    with own.serving():
+        assert own.run(ONE)[0] == [1.0, 3.0, 5.0]
+        assert own.counts()["traces"] == 1
 
 
 @pytest.mark.parametrize("row", ["process", "packages"])
-def test_what_other_versions_or_another_processor_made_is_never_loaded(
-    serving: Callable[..., Any],
-    address: str,
-    folder: Path,
-    run_script: Callable[..., Any],
-    counts: Callable[..., Any],
-    row: str,
-) -> None:
+def test_what_other_versions_or_another_processor_made_is_never_loaded(own: Any, folder: Path, row: str) -> None:
     """The disk is made to look as if the daemon that wrote it had been another."""
-    env = {"JITSERVER_ADDRESS": address}
     script = f"""
         import sys
         from jitserver.programs import context, keys
@@ -286,7 +239,7 @@ def test_what_other_versions_or_another_processor_made_is_never_loaded(
             context.of_process = lambda: {{**of_process, "cpu": "another", "jaxlib": "0.0.1"}}
         else:
             context.packages().version = lambda name: "0.0.1"
-        sys.argv = ["jitserver", "serve", "--address", {address!r}]
+        sys.argv = ["jitserver", "serve", "--address", {own.address!r}]
         from jitserver.cli import main
         main()
     """
@@ -302,32 +255,29 @@ def test_what_other_versions_or_another_processor_made_is_never_loaded(
 
         def answers() -> bool:
             try:
-                Address.parse(address).connect().close()
+                Address.parse(own.address).connect().close()
             except ConnectionError:
                 return False
             return True
 
         while not answers():
             assert old.poll() is None
-        run_script(ONE, env=env)
+        own.run(ONE)
     finally:
         old.send_signal(signal.SIGTERM)
         old.wait()
     assert len(executables(folder)) == 1
-    with serving():
-        assert run_script(ONE, env=env)[1] is False
-        assert (counts(address)["traces"], counts(address)["restores"]) == (1, 0)
+    with own.serving():
+        assert own.run(ONE)[1] is False
+        assert (own.counts()["traces"], own.counts()["restores"]) == (1, 0)
 
 
-def test_other_settings_of_the_process_have_another_part_of_the_cache(
-    serving: Callable[..., Any], address: str, folder: Path, run_script: Callable[..., Any], counts: Callable[..., Any]
-) -> None:
-    env = {"JITSERVER_ADDRESS": address}
-    with serving():
-        run_script(ONE, env=env)
-    with serving(XLA_FLAGS="--xla_force_host_platform_device_count=2"):
-        run_script(ONE, env=env)
-        assert counts(address)["traces"] == 1
+def test_other_settings_of_the_process_have_another_part_of_the_cache(own: Any, folder: Path) -> None:
+    with own.serving():
+        own.run(ONE)
+    with own.serving(XLA_FLAGS="--xla_force_host_platform_device_count=2"):
+        own.run(ONE)
+        assert own.counts()["traces"] == 1
     assert len(list(folder.iterdir())) == 2
 
 
@@ -349,44 +299,30 @@ SHARDED = """
 """
 
 
-def test_programs_over_several_devices(
-    serving: Callable[..., Any], address: str, run_script: Callable[..., Any], counts: Callable[..., Any]
-) -> None:
+def test_programs_over_several_devices(own: Any) -> None:
     two = "--xla_force_host_platform_device_count=2"
-    env = {"JITSERVER_ADDRESS": address, "XLA_FLAGS": two}
-    with serving(XLA_FLAGS=two):
-        first = run_script(SHARDED, env=env)
-    with serving(XLA_FLAGS=two):
-        assert run_script(SHARDED, env=env) == first
-        assert (counts(address)["traces"], counts(address)["restores"]) == (0, 2)
+    with own.serving(XLA_FLAGS=two):
+        first = own.run(SHARDED, XLA_FLAGS=two)
+    with own.serving(XLA_FLAGS=two):
+        assert own.run(SHARDED, XLA_FLAGS=two) == first
+        assert (own.counts()["traces"], own.counts()["restores"]) == (0, 2)
 
 
-def test_removed_programs_stay_removed(
-    serving: Callable[..., Any],
-    address: str,
-    folder: Path,
-    run_script: Callable[..., Any],
-    counts: Callable[..., Any],
-    cli: Callable[..., Any],
-) -> None:
-    env = {"JITSERVER_ADDRESS": address}
-    with serving():
-        run_script(ONE, env=env)
-    with serving():
-        assert len(json.loads(cli("cache", "rm", "f", "--json", env=env).stdout)) == 1
+def test_removed_programs_stay_removed(own: Any, folder: Path, cli: Callable[..., Any]) -> None:
+    with own.serving():
+        own.run(ONE)
+    with own.serving():
+        assert len(json.loads(cli("cache", "rm", "f", "--json", env={"JITSERVER_ADDRESS": own.address}).stdout)) == 1
         assert blobs(folder) == []
-        assert json.loads(cli("cache", "ls", "--json", env=env).stdout) == []
-        run_script(ONE, env=env)
-        assert counts(address)["traces"] == 1
+        assert json.loads(cli("cache", "ls", "--json", env={"JITSERVER_ADDRESS": own.address}).stdout) == []
+        own.run(ONE)
+        assert own.counts()["traces"] == 1
 
 
-def test_a_cache_folder_that_cannot_be_used_is_one_warning(
-    short_path: Path, new_daemon: Callable[..., Any], run_script: Callable[..., Any]
-) -> None:
-    (short_path / "file").write_text("in the way")
-    address = f"unix:{short_path}/d.sock"
-    with new_daemon(address, env={"JITSERVER_CACHE_DIR": str(short_path / "file" / "cache")}):
-        assert run_script(ONE, env={"JITSERVER_ADDRESS": address})[0] == [1.0, 3.0, 5.0]
+def test_a_cache_folder_that_cannot_be_used_is_one_warning(own: Any) -> None:
+    (own.folder / "file").write_text("in the way")
+    with own.serving(JITSERVER_CACHE_DIR=str(own.folder / "file" / "cache")):
+        assert own.run(ONE)[0] == [1.0, 3.0, 5.0]
 
 
 LONG = """
@@ -405,28 +341,21 @@ LONG = """
 """
 
 
-def test_another_function_of_the_same_text_is_traced_but_not_compiled(
-    serving: Callable[..., Any],
-    address: str,
-    folder: Path,
-    run_script: Callable[..., Any],
-    counts: Callable[..., Any],
-) -> None:
-    env = {"JITSERVER_ADDRESS": address}
-    with serving():
-        first = run_script(LONG.format(scale=1, steps=60, tail=" * 1.0 if SCALE else x"), env=env)
-        assert (counts(address)["compiles"], counts(address)["text_hits"]) == (1, 0)
-    with serving():
-        run_script(LONG.format(scale=2, steps=60, tail=" * 1.0 if SCALE else x"), env=env)
-        found = counts(address)
+def test_another_function_of_the_same_text_is_traced_but_not_compiled(own: Any, folder: Path) -> None:
+    with own.serving():
+        first = own.run(LONG.format(scale=1, steps=60, tail=" * 1.0 if SCALE else x"))
+        assert (own.counts()["compiles"], own.counts()["text_hits"]) == (1, 0)
+    with own.serving():
+        own.run(LONG.format(scale=2, steps=60, tail=" * 1.0 if SCALE else x"))
+        found = own.counts()
         assert (found["traces"], found["compiles"], found["text_hits"]) == (1, 1, 1)
     assert len(executables(folder)) == 1  # what XLA writes of an executable that it has loaded lacks its functions
-    with serving():
-        assert run_script(LONG.format(scale=2, steps=60, tail=" * 1.0 if SCALE else x"), env=env) == first
-        found = counts(address)
+    with own.serving():
+        assert own.run(LONG.format(scale=2, steps=60, tail=" * 1.0 if SCALE else x")) == first
+        found = own.counts()
         assert (found["traces"], found["text_hits"]) == (1, 1)
-        run_script(LONG.format(scale=2, steps=60, tail=" * 2.0"), env=env)
-        assert counts(address)["text_hits"] == 1
+        own.run(LONG.format(scale=2, steps=60, tail=" * 2.0"))
+        assert own.counts()["text_hits"] == 1
 
 
 COMPILES_WHILE_TRACED = """
@@ -443,12 +372,10 @@ COMPILES_WHILE_TRACED = """
 """
 
 
-def test_what_the_cache_of_jax_reads_while_a_function_is_traced_is_no_input_of_it(
-    serving: Callable[..., Any], address: str, run_script: Callable[..., Any], counts: Callable[..., Any]
-) -> None:
-    with serving():
-        run_script(COMPILES_WHILE_TRACED, env={"JITSERVER_ADDRESS": address})
-        assert (counts(address)["traces"], counts(address)["client_traces"]) == (1, 0)
+def test_what_the_cache_of_jax_reads_while_a_function_is_traced_is_no_input_of_it(own: Any) -> None:
+    with own.serving():
+        own.run(COMPILES_WHILE_TRACED)
+        assert (own.counts()["traces"], own.counts()["client_traces"]) == (1, 0)
 
 
 TWICE = """
@@ -469,44 +396,32 @@ TWICE = """
 
 
 def test_a_program_is_run_on_zeros_before_it_is_called_if_that_is_sure_to_end(
-    serving: Callable[..., Any],
-    address: str,
-    run_script: Callable[..., Any],
-    counts: Callable[..., Any],
-    until: Callable[..., Any],
+    own: Any, until: Callable[..., Any]
 ) -> None:
-    env = {"JITSERVER_ADDRESS": address}
-    with serving():
-        first = run_script(TWICE, env=env)
-        assert counts(address)["dry_runs"] == 0
+    with own.serving():
+        first = own.run(TWICE)
+        assert own.counts()["dry_runs"] == 0
     for _ in range(2):  # what was recorded stays
-        with serving():
-            until(lambda: counts(address)["dry_runs"], "a dry run")
-            after = counts(address)
+        with own.serving():
+            until(lambda: own.counts()["dry_runs"], "a dry run")
+            after = own.counts()
             assert (after["restores"], after["dry_runs"], after["calls"], after["hits"]) == (2, 1, 0, 0)
-    with serving():
-        assert run_script(TWICE, env=env) == first
-    with serving("--no-prewarm"):
-        assert (counts(address)["restores"], counts(address)["dry_runs"]) == (0, 0)
+    with own.serving():
+        assert own.run(TWICE) == first
+    with own.serving("--no-prewarm"):
+        assert (own.counts()["restores"], own.counts()["dry_runs"]) == (0, 0)
 
 
 def test_a_dry_run_that_ends_the_daemon_is_the_last_of_its_program_which_is_called_as_ever(
-    serving: Callable[..., Any],
-    short_path: Path,
-    address: str,
-    folder: Path,
-    run_script: Callable[..., Any],
-    counts: Callable[..., Any],
-    until: Callable[..., Any],
+    own: Any, folder: Path, until: Callable[..., Any]
 ) -> None:
-    env = {"JITSERVER_ADDRESS": address}
-    with serving():
-        first = run_script(TWICE, env=env)
+    with own.serving():
+        first = own.run(TWICE)
     crashes = f"""if True:
         import os, sys
         from jitserver.programs import prewarm
         prewarm._run_on_zeros = lambda program: os._exit(7)
-        sys.argv = ["jitserver", "serve", "--address", {address!r}]
+        sys.argv = ["jitserver", "serve", "--address", {own.address!r}]
         from jitserver.cli import main
         main()
     """
@@ -517,8 +432,8 @@ def test_a_dry_run_that_ends_the_daemon_is_the_last_of_its_program_which_is_call
         timeout=60,
     )
     assert done.returncode == 7
-    with serving():
-        until(lambda: counts(address)["restores"] == 2, "both to be loaded")
-        assert run_script(TWICE, env=env) == first
-        after = counts(address)
+    with own.serving():
+        until(lambda: own.counts()["restores"] == 2, "both to be loaded")
+        assert own.run(TWICE) == first
+        after = own.counts()
         assert (after["dry_runs"], after["restores"], after["traces"]) == (0, 2, 0)

@@ -1,4 +1,4 @@
-"""What a call costs in functions called, on either side: no clock is needed to see that it grew."""
+"""The cost of a call in functions called, on either side: no clock is needed to see that it grew."""
 
 import json
 import subprocess

@@ -113,7 +113,7 @@ def test_a_planned_restart_loses_nothing(own: Any, tmp_path: Path, cli: Any) -> 
     told, listed = [], []
     for _ in range(3):
         with own():
-            if len(told) != 1:  # the second daemon is asked by nobody
+            if len(told) != 1:  # no program asks the second daemon
                 told.append(_run(own, tmp_path, source=KEEPS))
             else:
                 told.append(("", told[0][1]))
@@ -166,7 +166,7 @@ def test_a_function_that_changed_needs_room_for_one_of_its_trees_only(own: Any, 
         for fill in (1, 2):
             made = jitclient.keep("five", lambda fill=fill: np.full(5 * MIB, fill, np.float32))
             assert float(made[0]) == fill
-            del made  # else its handle would hold what the name lets go of
+            del made  # else its handle would hold the array that the name frees
         with pytest.raises(jitclient.ArrayBudgetExceeded, match="9 MiB"):
             jitclient.keep("five", lambda: np.zeros(9 * MIB, np.float32))
         assert json.loads(cli("arrays", "ls", "--json", env=own.env).stdout)["kept"] == []
@@ -216,7 +216,7 @@ def test_an_idle_daemon_stays_for_kept_arrays_and_no_longer(own: Any, client: An
             found = json.loads(cli("arrays", "ls", "--json", env=own.env).stdout)
             return [one["name"] for one in found["kept"]]
 
-        until(lambda: names() == ["stays"], "what nobody uses to be freed")
+        until(lambda: names() == ["stays"], "the unused name to be freed")
         assert daemon.poll() is None
         assert cli("arrays", "rm", "stays", env=own.env).returncode == 0
         assert daemon.wait(30) == 0

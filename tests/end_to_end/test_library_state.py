@@ -1,7 +1,5 @@
 """A program that sets what a library keeps in its modules gets its own values; its next process finds the program."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,55 +14,16 @@ BY_VARIABLE = """
     print(json.dumps([repr(float(checked(-1.0))), float(checked(1.0))]))
 """
 
-BY_CALL = """
-    import json, sys, chex, jitclient
-
-    if sys.argv[1] == "off":
-        chex.disable_asserts()
-
-    @jitclient.jit
-    def checked(x):
-        try:
-            chex.assert_rank(x, 2)
-        except AssertionError:
-            return x * 2
-        return x * 3
-
-    print(json.dumps(float(checked(1.0))))
-"""
-
 
 @pytest.mark.timeout(300)
-def test_a_library_s_own_jits_obey_the_program_s_variables(
-    short_path: Path, new_daemon: Any, run_script: Callable[..., Any], counts: Callable[..., dict[str, Any]]
-) -> None:
-    address = f"unix:{short_path}/d.sock"
-    with new_daemon(address):
+def test_a_library_s_own_jits_obey_the_program_s_variables(own: Any) -> None:
+    with own.serving():
         for way, negative in [("nan", "nan"), ("off", "-2.0")]:
-            assert run_script(BY_VARIABLE, env={"JITSERVER_ADDRESS": address, "EQX_ON_ERROR": way}) == [negative, 2.0]
-        before = counts(address)
+            assert own.run(BY_VARIABLE, EQX_ON_ERROR=way) == [negative, 2.0]
+        before = own.counts()
         for way, negative in [("off", "-2.0"), ("nan", "nan")]:
-            assert run_script(BY_VARIABLE, env={"JITSERVER_ADDRESS": address, "EQX_ON_ERROR": way}) == [negative, 2.0]
-        assert found_all(before, counts(address))
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("ways", [("on", "off"), ("off", "on")], ids="-".join)
-def test_a_setting_gets_its_own_program_in_any_order(
-    ways: tuple[str, str],
-    short_path: Path,
-    new_daemon: Any,
-    run_script: Callable[..., Any],
-    counts: Callable[..., dict[str, Any]],
-) -> None:
-    address, values = f"unix:{short_path}/d.sock", {"on": 2.0, "off": 3.0}
-    with new_daemon(address):
-        for way in ways:
-            assert run_script(BY_CALL, way, env={"JITSERVER_ADDRESS": address}) == values[way]
-        before = counts(address)
-        for way in ways:
-            assert run_script(BY_CALL, way, env={"JITSERVER_ADDRESS": address}) == values[way]
-        assert found_all(before, counts(address))
+            assert own.run(BY_VARIABLE, EQX_ON_ERROR=way) == [negative, 2.0]
+        assert found_all(before, own.counts())
 
 
 def found_all(before: dict[str, Any], after: dict[str, Any]) -> bool:

@@ -31,7 +31,7 @@ ORDERED = ("global_containers", "set_of_functions")
 """The order of a set decides their programs: under another hash seed, or at other addresses, it may be another one."""
 
 LEAVES_A_TRACER = ("nnx_jit_inside",)
-"""What they raise first leaves a tracer in a module, so that they raise something else afterwards."""
+"""Kinds whose first error leaves a tracer in a module, so that they raise another error afterwards."""
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_the_next_process_finds_them(live, first):
         else:
             assert (counted["compiles"], counted["hits"]) == (0, not raises), kind
     traces = {kind: again[kind]["counted"]["traces"] for kind in KINDS}
-    # Only what raises is traced again. The daemon may still be at it when its client goes on to the next kind.
+    # Only what raises is traced again. The daemon may still be tracing when its client calls the next kind.
     assert sum(traces.values()) <= sum("raised" in first[kind]["jax"] for kind in KINDS), traces
 
 

@@ -1,7 +1,6 @@
-"""What `jax.vjp` and `jax.linearize` give, out of a jitted function: only a trace has it, so each process traces."""
+"""Functions of `jax.vjp` and `jax.linearize`, from a jitted one: only a trace has them, so each process traces."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,22 +37,16 @@ PROGRAM = """
 OURS, PLAIN = "jit = jitclient.jit", "jit = jax.jit"
 
 
-def test_each_process_traces_them_and_gets_what_jax_gives(
-    new_daemon: Callable[..., Any],
-    counts: Callable[..., dict[str, Any]],
-    run_script: Callable[..., Any],
-    tmp_path: Path,
-) -> None:
+def test_each_process_traces_them_and_gets_what_jax_gives(own: Any) -> None:
     def run(switch: str, seed: str) -> Any:
-        return run_script(PROGRAM.format(switch=switch), env={"JITSERVER_ADDRESS": address, "PYTHONHASHSEED": seed})
+        return own.run(PROGRAM.format(switch=switch), PYTHONHASHSEED=seed)
 
-    address = f"unix:{tmp_path}/s"
     expected = run(PLAIN, "0")
-    with new_daemon(address):
+    with own.serving():
         assert run(OURS, "1") == expected
-        first = counts(address)
+        first = own.counts()
         assert run(OURS, "2") == expected
-        second = counts(address)
+        second = own.counts()
     assert second["client_traces"] == 2 * first["client_traces"] > 0
     assert second["local_runs"] == 0
     assert second["traces"] == first["traces"], "the daemon remembers what it cannot trace"

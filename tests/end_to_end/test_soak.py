@@ -43,7 +43,7 @@ PROGRAM = """
         check(n)
         if n % TURN == 0:
             look()
-    for n in range(0, FUNCTIONS, 7):  # most of these have left the memory by now
+    for n in range(0, FUNCTIONS, 7):  # most of these have left the memory
         check(n)
     look()
     now = daemon(None)
@@ -65,6 +65,6 @@ def test_a_thousand_functions_of_one_client(
     assert found["wrong"] == []
     assert found["traces"] == 1000  # those that had left were not made again
     assert found["restores"] >= 50
-    # What was called within the last ten seconds stays, whatever the bound says.
+    # A program that was called within the last ten seconds stays, whatever the bound says.
     assert found["programs"] < 900
     assert found["maps"] - before < 10 * found["programs"] + 500

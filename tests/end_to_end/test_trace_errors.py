@@ -1,6 +1,5 @@
-"""What a trace raises on the daemon it may not raise in the process that wrote the function: that one counts."""
+"""A trace may raise on the daemon only, not in the process that wrote the function: the latter counts."""
 
-from collections.abc import Callable
 from typing import Any
 
 PROGRAM = """
@@ -31,19 +30,13 @@ PROGRAM = """
 """
 
 
-def test_a_function_that_only_its_own_process_can_trace_is_traced_there(
-    new_daemon: Callable[..., Any],
-    short_path: Any,
-    run_script: Callable[..., Any],
-    counts: Callable[..., dict[str, Any]],
-) -> None:
-    address = f"unix:{short_path}/d.sock"
+def test_a_function_that_only_its_own_process_can_trace_is_traced_there(own: Any) -> None:
     program = PROGRAM.replace("FUNCTIONS", "only_here, only_here")
-    with new_daemon(address):
-        first, warned = run_script(program, env={"JITSERVER_ADDRESS": address})
-        after_first = counts(address)
-        second, silent = run_script(program, env={"JITSERVER_ADDRESS": address})
-        after_second = counts(address)
+    with own.serving():
+        first, warned = own.run(program)
+        after_first = own.counts()
+        second, silent = own.run(program)
+        after_second = own.counts()
     assert first == second == [6.0, 6.0]
     assert len(warned) == 1
     assert "only_here is traced in each process: the trace on the daemon raised PicklingError" in warned[0]
@@ -54,24 +47,16 @@ def test_a_function_that_only_its_own_process_can_trace_is_traced_there(
     assert after_second["local_runs"] == 0
 
 
-def test_what_the_own_trace_raises_is_raised_whatever_the_daemon_says(
-    new_daemon: Callable[..., Any],
-    short_path: Any,
-    run_script: Callable[..., Any],
-    counts: Callable[..., dict[str, Any]],
-) -> None:
-    address = f"unix:{short_path}/d.sock"
+def test_what_the_own_trace_raises_is_raised_whatever_the_daemon_says(own: Any) -> None:
     program = PROGRAM.replace("FUNCTIONS", "nowhere, nowhere")
-    with new_daemon(address):
+    with own.serving():
         for _ in range(2):
-            assert run_script(program, env={"JITSERVER_ADDRESS": address}) == [["RuntimeError: nowhere"] * 2, []]
-        counted = counts(address)
+            assert own.run(program) == [["RuntimeError: nowhere"] * 2, []]
+        counted = own.counts()
     assert [counted[name] for name in ("compiles", "client_traces", "local_runs")] == [0] * 3
 
 
-def test_the_log_of_the_daemon_has_nothing_that_a_trace_printed(
-    new_daemon: Callable[..., Any], short_path: Any, run_script: Callable[..., Any], tmp_path: Any
-) -> None:
+def test_the_log_of_the_daemon_has_nothing_that_a_trace_printed(own: Any, tmp_path: Any) -> None:
     script = """
         import json
         import jax.numpy as jnp
@@ -92,10 +77,9 @@ def test_the_log_of_the_daemon_has_nothing_that_a_trace_printed(
             pass
         print(json.dumps(None))
     """
-    address = f"unix:{short_path}/d.sock"
     log = tmp_path / "log"
-    with new_daemon(address) as daemon:
-        run_script(script, env={"JITSERVER_ADDRESS": address})
+    with own.serving() as daemon:
+        own.run(script)
         with open(f"/proc/{daemon.pid}/fd/1") as output:
             log.write_text(output.read())
     said = log.read_text()

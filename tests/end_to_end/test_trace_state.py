@@ -1,4 +1,4 @@
-"""What a trace leaves behind in captured objects is seen by no other process: each traces such a function itself."""
+"""Changes of captured objects by a trace are seen by no other process: each traces such a function itself."""
 
 from collections.abc import Callable
 from typing import Any

@@ -139,34 +139,3 @@ def test_trees_of_a_library(
     again = counts()
     assert again["traces"] == made["traces"], "a second process finds all of it"
     assert again["captures_loaded"] == made["captures_loaded"]
-
-
-def test_mutation_in_place_follows_jax_and_a_fresh_wrapper_is_a_new_capture(
-    run_script: Callable[..., Any], daemon: str, counts: Callable[..., dict[str, Any]]
-) -> None:
-    before = counts()["traces"]
-    values = run_script(
-        """
-        import json, jitclient
-
-        class Model:
-            def __init__(self):
-                self.calls, self.scale = 0, 2.5
-
-            def apply(self, x):
-                return x * self.scale
-
-        model = Model()
-        jitted = jitclient.jit(model.apply)
-        values = []
-        for _ in range(3):
-            model.calls += 1
-            values.append(float(jitted(1.0)))
-        model.scale = 4.0
-        values.append(float(jitted(1.0)))
-        values.append(float(jitclient.jit(model.apply)(1.0)))
-        print(json.dumps(values))
-        """
-    )
-    assert values == [2.5, 2.5, 2.5, 2.5, 4.0]
-    assert counts()["traces"] - before == 2

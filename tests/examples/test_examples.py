@@ -69,7 +69,7 @@ def address(own_daemon: str, counts: Callable[..., dict[str, Any]], request: pyt
 
 
 def run(address: str, *arguments: str, warns: bool = False, seed: int = 0) -> str:
-    """What a fresh process prints, which has nothing to warn of."""
+    """Return the text that a fresh process prints, which must not warn."""
     filters = ["-W", "error", *(["-W", "ignore::DeprecationWarning"] if warns else [])]
     done = subprocess.run(
         [sys.executable, *filters, *arguments],

@@ -1,4 +1,4 @@
-"""What the fault tests share: a daemon that can be looked into, clients of it, and peers that are none of ours."""
+"""The fixtures of the fault tests: a daemon that can be looked into, clients of it, and peers that are none of ours."""
 
 import contextlib
 import dataclasses
@@ -60,7 +60,7 @@ class Daemon:
         return found
 
     def sockets(self) -> list[Path]:
-        """Those of its descriptors that are sockets."""
+        """Return the descriptors that are sockets."""
         found = []
         for path in Path(f"/proc/{self.process.pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
@@ -69,7 +69,7 @@ class Daemon:
         return found
 
     def holdings(self) -> dict[str, int]:
-        """What a client or peer could leave behind in it."""
+        """Count the things that a client or peer could leave behind in it."""
         counts = self.counts()
         process = Path(f"/proc/{self.process.pid}")
         return {
@@ -81,7 +81,7 @@ class Daemon:
         }
 
     def phases(self) -> list[str]:
-        """What its threads do with programs, as its crash journal has it."""
+        """Return the phases of its threads' programs, from its crash journal."""
         mapped = {line.split()[-1] for line in Path(f"/proc/{self.process.pid}/maps").read_text().splitlines()}
         data = b"".join(Path(name).read_bytes() for name in mapped if name.endswith(".journal"))
         noted = [read(data[start : start + SLOT]) for start in range(0, len(data), SLOT)]
@@ -178,7 +178,7 @@ def _client_of(address: str) -> Iterator[Session]:
 
 @pytest.fixture(scope="module")
 def victim(serve: Serve) -> Iterator[Daemon]:
-    """One daemon for all tests of a module, which has compiled and run something, and has its compiler's threads."""
+    """Yield a daemon for all tests of a module, which has run something, and has its compiler's threads."""
     with serve() as daemon:
         with _client_of(daemon.address):
             assert_works()
@@ -188,7 +188,7 @@ def victim(serve: Serve) -> Iterator[Daemon]:
 
 @pytest.fixture
 def unharmed(victim: Daemon, until: Callable[..., Any]) -> Iterator[Daemon]:
-    """That daemon; afterwards, it must serve another client, and hold nothing more than before."""
+    """Yield the module's daemon; afterwards, it must serve another client, and hold nothing more than before."""
     before = victim.holdings()
     yield victim
     with _client_of(victim.address):

@@ -68,7 +68,7 @@ def test_a_client_killed_in_the_middle_of_a_run_frees_its_arrays_at_once(
         until(lambda: daemon.phases() == ["running"], "the call to be under way")
         client.kill()
         at_once(lambda: daemon.counts().sessions == 0, "the session to end")
-        assert daemon.phases() == ["running"]  # the call goes on
+        assert daemon.phases() == ["running"]  # the call is still running
         assert daemon.counts().arrays == 0
 
 
@@ -80,7 +80,7 @@ def test_a_client_killed_in_the_middle_of_a_trace_frees_its_arrays_at_once(
     until(lambda: unharmed.phases() == ["tracing"], "the call to be under way")
     client.kill()
     at_once(lambda: unharmed.counts().sessions == 0, "the session to end")
-    assert unharmed.phases() == ["tracing"]  # the call goes on
+    assert unharmed.phases() == ["tracing"]  # the call is still running
     assert unharmed.counts().arrays == 0
     gate.open()
     until(lambda: unharmed.phases() == [], "the call to end")

@@ -1,4 +1,4 @@
-"""Functions that end the daemon: three times and no more, also across daemons, and at nobody else's cost."""
+"""Functions that end the daemon: three times and no more, also across daemons, and at no other program's cost."""
 
 import contextlib
 import functools
@@ -189,7 +189,7 @@ def test_while_it_is_not_refused_yet_a_call_that_cannot_have_begun_runs_here(ser
 
 
 def test_a_refusal_holds_for_all_daemons_of_an_environment(serve: Any, start: Any) -> None:
-    for _ in range(3):  # one after another, each at an address of its own, and started by nobody's client
+    for _ in range(3):  # one after another, each at an address of its own, and started by no client
         with serve() as daemon:
             start(daemon, FUNCTION="exits").says("DaemonUnavailable")
             assert daemon.process.wait(60) == 7

@@ -88,6 +88,11 @@ class Scene:
         else:
             self.client.says("waiting")
 
+    def kill(self) -> None:
+        self.daemon.process.kill()
+        self.daemon.process.wait()
+        self.gate.unlink()
+
 
 @pytest.fixture
 def scene(start_client: Any, until: Any, tmp_path: Path, gate: Any) -> Any:
@@ -97,25 +102,28 @@ def scene(start_client: Any, until: Any, tmp_path: Path, gate: Any) -> Any:
     return make
 
 
-@pytest.mark.parametrize("function", ["slow", "slow_to_trace"])
-def test_kill_9_in_the_middle_with_no_daemon_to_be_had(serve: Any, scene: Any, function: str) -> None:
-    with serve() as daemon:
-        made = scene(daemon, function)
-        daemon.process.kill()
-        daemon.process.wait()
-        made.gate.unlink()
-        made.client.says("DaemonUnavailable", "lost")
-        made.client.ends()
+AGAIN = {"JITSERVER_AUTOSTART": "1"}
 
 
-def test_kill_9_in_the_middle_and_a_new_daemon_runs_it_again(serve: Any, scene: Any) -> None:
+@pytest.mark.parametrize(
+    ("function", "env", "says", "notes"),
+    [
+        ("slow", {}, ["DaemonUnavailable", "lost"], ""),
+        ("slow_to_trace", {}, ["DaemonUnavailable", "lost"], ""),
+        ("slow", AGAIN, ["waiting", "2.0", "lost"], "started a daemon"),
+        ("slow", {"JITSERVER_FALLBACK": "local"}, ["waiting", "2.0", "lost"], "RuntimeWarning"),
+    ],
+    ids=["no daemon to be had", "no daemon to be had for a trace", "a new daemon runs it again", "a local run"],
+)
+def test_kill_9_in_the_middle(
+    serve: Any, scene: Any, function: str, env: dict[str, str], says: list[str], notes: str
+) -> None:
     with serve() as daemon:
-        made = scene(daemon, "slow", JITSERVER_AUTOSTART="1")
-        daemon.process.kill()
-        daemon.process.wait()
-        made.gate.unlink()
-        made.client.says("waiting", "2.0", "lost")
-        assert "started a daemon" in made.client.ends()
+        made = scene(daemon, function, **env)
+        made.kill()
+        made.client.says(*says)
+        errors = made.client.ends()
+        assert not notes or errors.count(notes) == 1
 
 
 @pytest.mark.parametrize("function", ["donating", "changing", "changing_in_order", "printing"])
@@ -123,23 +131,11 @@ def test_kill_9_in_the_middle_of_a_call_that_must_not_happen_twice_is_not_run_ag
     serve: Any, scene: Any, function: str
 ) -> None:
     with serve() as daemon:
-        made = scene(daemon, function, JITSERVER_AUTOSTART="1")
-        daemon.process.kill()
-        daemon.process.wait()
-        made.gate.unlink()
+        made = scene(daemon, function, **AGAIN)
+        made.kill()
         made.client.says("DaemonLost", "lost")
         made.client.ends()
         assert daemon.counts().calls == 0
-
-
-def test_kill_9_and_a_local_run_after_one_warning(serve: Any, scene: Any) -> None:
-    with serve() as daemon:
-        made = scene(daemon, "slow", JITSERVER_FALLBACK="local")
-        daemon.process.kill()
-        daemon.process.wait()
-        made.gate.unlink()
-        made.client.says("waiting", "2.0", "lost")
-        assert made.client.ends().count("RuntimeWarning") == 1
 
 
 FORMER = """

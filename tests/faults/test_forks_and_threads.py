@@ -1,4 +1,4 @@
-"""One client with many threads, and children that it forked: each gets right answers, and none harms another."""
+"""A client with many threads, and the children that it forked: each gets right answers, and none harms another."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ OS_FORK = """
             traceback.print_exc()
             os._exit(1)
         os._exit(0) if QUICK else sys.exit(0)
-    for n in range(20):  # goes on meanwhile
+    for n in range(20):  # the parent calls meanwhile
         assert float(double(np.float32(n))) == 2 * n
     assert os.waitpid(pid, 0)[1] == 0
 """

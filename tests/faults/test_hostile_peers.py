@@ -1,4 +1,4 @@
-"""Peers that are broken or hostile: each is refused or cut off, and nobody else notices."""
+"""Peers that are broken or hostile: each is refused or cut off, and no other client notices."""
 
 import random
 import struct
@@ -94,7 +94,7 @@ REFUSED = {
     "a verb that is no string": request(b"status", b""),
     "too many arguments": request("status", b"", b""),
     "a message that is no msgpack": request("hello", b"\xc1\xc1"),
-    "a message that is another": request("hello", encode(["x"])),
+    "a message of another type": request("hello", encode(["x"])),
     "a message that nests too deep": request("lookup", b"\x91" * 50_000),
     "a lookup before hello": request(
         "lookup",
@@ -400,7 +400,7 @@ def next_frame(peer: Any, kind: int) -> bytes:
 
 
 def answered_rightly(peer: Any) -> Any:
-    """What its call returns."""
+    """Answer the peer's callback, and return the value of its call."""
     peer.connection.send_frame(CALLED_BACK, encode(CalledBack(called(peer).number, [GOOD])))
     return msgspec.msgpack.decode(next_frame(peer, REPLY), type=Reply).values[0]
 

@@ -1,4 +1,4 @@
-"""Calls that are right, but strain the protocol: they are answered, and the connection goes on."""
+"""Calls that are right, but strain the protocol: they are answered, and the connection stays open."""
 
 from typing import Any
 

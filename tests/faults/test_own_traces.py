@@ -27,7 +27,7 @@ TRACED = """
 
 @pytest.fixture
 def start(start_client: Any) -> Any:
-    """Starts a client of a daemon that makes its call when it goes on; its trace waits where it is told to."""
+    """Start a client of a daemon that makes its call when asked; its trace waits where `waits` says."""
 
     def started(daemon: Any, waits: str = "pass", source: str = TRACED, **env: str) -> Any:
         client = start_client(daemon, source.replace("WAITS", waits), **env)
@@ -77,7 +77,7 @@ def test_a_client_that_ends_in_its_own_trace_leaves_what_the_daemon_made_to_the_
         gate.open()
         second = start(daemon, gate.waits_here)
         second.goes_on()
-        second.says("traced", "8.0")  # nobody's trace has agreed with it yet
+        second.says("traced", "8.0")  # no client's trace has agreed with it yet
         second.ends()
         third = start(daemon, gate.waits_here)
         third.goes_on()
@@ -188,14 +188,6 @@ LOCKED = """
 """
 
 
-def test_a_trace_that_waits_for_another_thread_that_traces_does_not_wait_for_ever(serve: Any, start: Any) -> None:
-    with serve() as daemon:
-        client = start(daemon, source=LOCKED)
-        client.goes_on()
-        client.says("2.0", "3.0")
-        client.ends()
-
-
 FORKS = """
     from jitclient.session import process
 
@@ -219,9 +211,14 @@ FORKS = """
 """
 
 
-def test_a_child_that_is_forked_in_a_trace_goes_on_with_it(serve: Any, start: Any) -> None:
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [(LOCKED, ["2.0", "3.0"]), (FORKS, ["2.0 2.0", "2.0 2.0"])],
+    ids=["waits for another thread that traces", "forks, and the child continues"],
+)
+def test_a_trace_that(serve: Any, start: Any, source: str, says: list[str]) -> None:
     with serve() as daemon:
-        client = start(daemon, source=FORKS)
+        client = start(daemon, source=source)
         client.goes_on()
-        client.says("2.0 2.0", "2.0 2.0")
+        client.says(*says)
         client.ends()

@@ -90,7 +90,7 @@ def serve(serve: Any) -> Any:
 
 
 def left(kind: str = "*") -> list[Path]:
-    """What lies on the disk for the next daemon: `arrays`, and `manifests`."""
+    """Return the files that lie on the disk for the next daemon: `arrays`, and `manifests`."""
     return list(Path(os.environ["JITSERVER_CACHE_DIR"]).glob(f"*/checkpoint/*/{kind}/*"))
 
 
@@ -304,23 +304,26 @@ def test_a_program_that_looks_only_after_a_restart_finds_its_arrays(
         client.ends()
 
 
-def test_a_stop_ends_the_sessions_and_their_handles_say_so(serve: Any, start_client: Any, cli: Any) -> None:
-    source = (
-        EXACT
-        + """
+LOST = (
+    EXACT
+    + """
     print("ready")
     sys.stdin.readline()
     for use in (lambda: np.asarray(kept), lambda: mixed(kept, kept)):
         try:
             use()
         except errors.ArrayLost as error:
-            assert "the daemon exited" in str(error), error
+            assert os.environ["WHY"] in str(error), error
             print("lost")
     print(int(mixed(np.uint32(1), np.uint32(1))))
 """
-    )
+)
+"""A client whose arrays are lost when it looks."""
+
+
+def test_a_stop_ends_the_sessions_and_their_handles_say_so(serve: Any, start_client: Any, cli: Any) -> None:
     with serve() as daemon:
-        client = start_client(daemon, source, JITSERVER_AUTOSTART="1")
+        client = start_client(daemon, LOST, JITSERVER_AUTOSTART="1", WHY="the daemon exited")
         client.says("ready")
         assert cli("stop", env={"JITSERVER_ADDRESS": daemon.address}).returncode == 0
         assert left() == []
@@ -330,22 +333,8 @@ def test_a_stop_ends_the_sessions_and_their_handles_say_so(serve: Any, start_cli
 
 
 def test_a_damaged_file_is_a_lost_session_whose_handles_say_why(serve: Any, start_client: Any) -> None:
-    source = (
-        EXACT
-        + """
-    print("ready")
-    sys.stdin.readline()
-    for use in (lambda: np.asarray(kept), lambda: mixed(kept, kept)):
-        try:
-            use()
-        except errors.ArrayLost as error:
-            assert "damaged" in str(error), error
-            print("lost")
-    print(int(mixed(np.uint32(1), np.uint32(1))))
-"""
-    )
     with serve() as daemon:
-        client = start_client(daemon, source, JITSERVER_AUTOSTART="1")
+        client = start_client(daemon, LOST, JITSERVER_AUTOSTART="1", WHY="damaged")
         client.says("ready")
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.process.wait(60) == 0
@@ -542,7 +531,7 @@ def test_a_client_that_dies_after_it_before_it_came_back_leaves_nothing(
 
 
 def upgrade(site: Path, version: str, factor: int) -> None:
-    """What `pip install --target SITE --upgrade` leaves of a small package."""
+    """Change the files of a small package like `pip install --target SITE --upgrade`."""
     package, metadata = site / "upgraded", site / f"upgraded-{version}.dist-info"
     for old in site.glob("upgraded-*"):
         shutil.rmtree(old)
@@ -578,7 +567,7 @@ def test_an_upgrade_is_a_pause_too_whoever_may_start_daemons(
         client.says("2.0", "2.0")
         upgrade(site, "1.1", 3)
         client.goes_on()
-        client.says("2.0", "2.0 2.0")  # as under `jax.jit`: it has the package as it was
+        client.says("2.0", "2.0 2.0")  # as under `jax.jit`: it has the package of before the upgrade
         client.ends()
         other = start_client(daemon, source, PYTHONPATH=str(site))
         other.says("3.0", "3.0")

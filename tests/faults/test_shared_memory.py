@@ -1,4 +1,4 @@
-"""Shared memory when things go wrong: nobody reads what somebody else has written since."""
+"""Shared memory when things go wrong: no client reads bytes that another has written since."""
 
 import gc
 import os

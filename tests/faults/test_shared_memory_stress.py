@@ -1,4 +1,4 @@
-"""Many clients, random sizes, late drops, forks and kills: no byte is ever read that was written for somebody else.
+"""Many clients, random sizes, late drops, forks and kills: no byte is ever read that was written for another client.
 
 Each array is full of one number, so that a single look tells whether anything was written over it. A second test breaks
 the rules of ownership, one at a time, and expects to see the first one fail.

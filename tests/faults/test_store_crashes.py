@@ -28,7 +28,7 @@ def run(folder: Path, point: str, number: int) -> "subprocess.CompletedProcess[s
 
 
 def assert_right(store: Store) -> None:
-    """What is found is whole."""
+    """Every program that is found is whole."""
     for info in store.infos():
         found = store.get(info.key)
         assert found is not None

@@ -1,4 +1,4 @@
-"""What the daemon cannot live without, breaks: the daemon ends in time and says so, and saves what it can."""
+"""A thread that the daemon needs breaks: the daemon exits in time and says so, and saves what it can."""
 
 import contextlib
 import os

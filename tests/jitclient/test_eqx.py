@@ -53,7 +53,7 @@ def assert_same(ours: Any, theirs: Any) -> None:
 
 
 def outcome(call: Any) -> Any:
-    """What a call gives, or the type of what it raises."""
+    """Return the value of a call, or the type of its exception."""
     try:
         return call()
     except Exception as error:

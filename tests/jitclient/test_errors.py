@@ -19,20 +19,6 @@ import jitclient
 pytestmark = pytest.mark.usefixtures("daemon")
 
 
-class OwnError(Exception):
-    def __init__(self, code: int, *, hint: str = "") -> None:
-        super().__init__(code)
-        self.code = code
-
-
-def raises_value_error(x: Any) -> Any:
-    raise ValueError("not this", 3)
-
-
-def raises_own_error(x: Any) -> Any:
-    raise OwnError(7)
-
-
 def raises_from(x: Any) -> Any:
     try:
         {}["missing"]
@@ -69,8 +55,6 @@ def outer(x: Any) -> Any:
 
 
 MISTAKES = [
-    raises_value_error,
-    raises_own_error,
     raises_from,
     branches_on_a_tracer,
     mixes_shapes,
@@ -122,22 +106,11 @@ def test_the_traceback_ends_in_the_users_line() -> None:
     assert not [name for file, name, _ in frames[2:] if "/jitserver/" in file or "/client/jitclient/" in file]
 
 
-def test_arguments_and_causes_travel() -> None:
-    with pytest.raises(ValueError, match="not this") as caught:
-        jitclient.jit(raises_value_error)(X)
-    assert caught.value.args == ("not this", 3)
+def test_causes_travel() -> None:
     with pytest.raises(RuntimeError, match="outer") as chained:
         jitclient.jit(raises_from)(X)
     assert type(chained.value.__cause__) is KeyError
     assert chained.value.__cause__.args == ("missing",)
-
-
-def test_a_failing_call_leaves_the_session_as_it_was() -> None:
-    kept = jitclient.device_put(X)
-    for _ in range(3):
-        with pytest.raises(ValueError, match="not this"):
-            jitclient.jit(raises_value_error)(X)
-    assert jitclient.jit(lambda x: x + 1)(kept).tolist() == [2, 2, 2]
 
 
 @pytest.mark.parametrize("x64", [False, True])
@@ -165,13 +138,6 @@ def test_a_bad_argument_is_named_by_its_path() -> None:
 def test_wrong_arguments_are_the_functions_own_type_error() -> None:
     with pytest.raises(TypeError, match="missing 1 required positional argument"):
         jitclient.jit(lambda x, y: x)(1)
-
-
-def test_too_large_an_integer_is_refused_as_in_jax() -> None:
-    with pytest.raises(OverflowError):
-        jax.jit(lambda x: x)(2**40)
-    with pytest.raises(OverflowError):
-        jitclient.jit(lambda x: x)(2**40)
 
 
 def test_with_local_fallback_it_runs_here_and_warns_once(run_script: Callable[..., Any]) -> None:
@@ -277,7 +243,7 @@ def test_a_long_compile_shows_itself_on_a_terminal_and_nowhere_else(tmp_path: Pa
 
 
 def in_terminal(command: list[str], line: re.Pattern[bytes], then: Callable[[], None]) -> bytes:
-    """What a command writes to a terminal; what is to be done once it has shown a line."""
+    """Return the text that a command writes to a terminal; call `then` once it has shown a line."""
     import os
     import pty
 

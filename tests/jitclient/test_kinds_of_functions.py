@@ -1,4 +1,4 @@
-"""Every kind of function under `jit`, called and transformed every way, gives what it gives under jax.jit."""
+"""Every kind of function under `jit`, called and transformed every way, gives the value that it has under jax.jit."""
 
 import functools
 from collections.abc import Callable
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from jax import lax
 
 import jitclient
 
@@ -43,6 +44,10 @@ def many(a: Any, b: Any = 2.0, *rest: Any, c: Any = 3.0, **more: Any) -> Any:
     return {"a": a * b + c, "rest": sum(rest), **more}
 
 
+def total_of(x: Any) -> Any:
+    return jnp.sum(jnp.sin(x) ** 2)
+
+
 def weak(x: Any) -> Any:
     return x, x + 1, jnp.asarray(1.0) * 2, 2.0
 
@@ -68,6 +73,7 @@ KINDS: dict[str, Callable[[Jit], Any]] = {
     "the same array twice": lambda jit: jit(lambda x, y: x * y)(X, X),
     "weak types": lambda jit: [jit(weak)(v) for v in (1, 1.0, 1j, True, X, np.float32(1), jnp.float32(1))],
     "bfloat16": lambda jit: jit(lambda x: x + 1)(X.astype(ml_dtypes.bfloat16)),
+    "transformations inside": lambda jit: jit(lambda x: (jax.grad(total_of)(x), jax.vmap(jnp.exp)(x)))(X),
     "zero-size": lambda jit: jit(lambda x: (x.sum(), x.T))(np.zeros((0, 3), np.float32)),
     "raw keys": lambda jit: jit(jax.random.uniform)(jax.random.PRNGKey(1)),
     "typed keys": lambda jit: jit(lambda k: jax.random.uniform(jax.random.split(k)[0]))(jax.random.key(1)),
@@ -118,7 +124,66 @@ def _without_jit(f: Any) -> Any:
         return f(jnp.asarray(X))
 
 
+def bounded_loop_with_history(x: Any) -> Any:
+    """Halve until 1 is reached, ten times at most, and keep every value on the way."""
+
+    def step(i: Any, state: Any) -> Any:
+        x, history, steps = state
+        is_large = x > 1
+        x = jnp.where(is_large, x / 2, x)
+        return x, history.at[i].set(jnp.where(is_large, x, jnp.nan)), steps + is_large
+
+    return lax.fori_loop(0, 10, step, (x, jnp.full(10, jnp.nan), 0))
+
+
+def nested_control_flow(x: Any) -> Any:
+    return lax.map(lambda v: lax.cond(v > 0, lambda v: lax.fori_loop(0, 3, lambda _, v: v + v, v), jnp.abs, v), x)
+
+
+def keys_in_a_loop(seed: Any) -> Any:
+    def step(key: Any, _: Any) -> Any:
+        key, used = jax.random.split(key)
+        return key, jax.random.uniform(used)
+
+    return lax.scan(step, jax.random.key(seed), None, length=3)[1]
+
+
+Y = np.linspace(-1, 1, 6, dtype=np.float32)
+
+CONTROL_FLOW: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]] = {
+    "where": (lambda x: jnp.where(x > 0, x, -2 * x), [(Y,)]),
+    "select": (lambda x, flag: lax.select(jnp.full(x.shape, flag), x, jnp.zeros_like(x)), [(Y, True), (Y, False)]),
+    "cond": (lambda x, by: lax.cond(by > 0, lambda x: x * by, lambda x: x - by, x), [(Y, 1.5), (Y, -1.5)]),
+    "switch": (lambda n, x: lax.switch(n, [jnp.sin, jnp.cos, lambda x: x * 0], x), [(n, Y) for n in (0, 1, 2, 9)]),
+    "scan": (
+        lambda xs: lax.scan(lambda total, x: (total + x, total * x), jnp.float32(0), xs),
+        [(Y,), (np.zeros((0,), np.float32),)],
+    ),
+    "fori_loop": (lambda x, times: lax.fori_loop(0, times, lambda i, x: x * 0.5 + i, x), [(Y, 0), (Y, 4)]),
+    "while_loop": (
+        lambda x: lax.while_loop(lambda s: s[0] > 1, lambda s: (s[0] / 2, s[1] + 1), (x, 0)),
+        [(100.0,), (0.5,)],
+    ),
+    "bounded loop with history": (bounded_loop_with_history, [(100.0,), (0.5,), (1e9,)]),
+    "map and nested": (nested_control_flow, [(Y,)]),
+    "associative_scan": (lambda x: lax.associative_scan(jnp.add, x), [(Y,)]),
+    "gradient through a scan": (
+        jax.grad(lambda x: lax.scan(lambda c, v: (c * v, c), jnp.float32(1), x)[0]),
+        [(Y,)],
+    ),
+    "keys in a loop": (keys_in_a_loop, [(np.uint32(3),)]),
+}
+"""Functions whose control flow depends on values, each with its calls."""
+
+MISTAKES: dict[str, Callable[..., Any]] = {
+    "types of branches": lambda x: lax.cond(x, lambda: 1.0, lambda: 2),
+    "lengths": lambda x: lax.scan(lambda c, v: (c, v), x, jnp.zeros((2, 3)), length=5),
+    "types of the carry": lambda x: lax.while_loop(lambda c: c > 0, lambda c: (c, c), x),
+}
+
+
 def same(ours: Any, theirs: Any) -> None:
+    """Assert the same tree, of equal values, dtypes and weak types."""
     assert jax.tree.structure(ours) == jax.tree.structure(theirs)
     for mine, yours in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
         assert (mine.shape, mine.dtype, mine.weak_type) == (yours.shape, yours.dtype, yours.weak_type)
@@ -128,6 +193,27 @@ def same(ours: Any, theirs: Any) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_gives_what_jax_gives(kind: str) -> None:
     same(KINDS[kind](jitclient.jit), KINDS[kind](jax.jit))
+
+
+@pytest.mark.parametrize("name", CONTROL_FLOW)
+def test_control_flow_has_one_trace(name: str, counts: Callable[..., Any]) -> None:
+    fun, calls = CONTROL_FLOW[name]
+    ours, theirs = jitclient.jit(fun), jax.jit(fun)
+    shapes = {str(jax.tree.map(jnp.shape, call)) for call in calls}
+    before = counts()["traces"]
+    for call in calls:
+        same(ours(*call), theirs(*call))
+    assert counts()["traces"] == before + len(shapes)
+
+
+@pytest.mark.parametrize("fun", MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_of_control_flow_raise_what_jax_raises(fun: Callable[..., Any]) -> None:
+    errors = []
+    for jit in (jax.jit, jitclient.jit):
+        with pytest.raises((TypeError, ValueError)) as caught:
+            jit(fun)(1.5)
+        errors.append((type(caught.value), str(caught.value).splitlines()[0][:60]))
+    assert errors[0] == errors[1]
 
 
 @pytest.mark.parametrize("how", TRANSFORMED)

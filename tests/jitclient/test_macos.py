@@ -1,4 +1,4 @@
-"""What the client uses of the operating system, compared with what Python has on macOS."""
+"""The client's uses of the operating system, compared with the names that Python has on macOS."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 SHARED_MEMORY = {"MAP_POPULATE", "memfd_create", "MFD_CLOEXEC", "MFD_ALLOW_SEALING"}
 SHARED_MEMORY |= {"F_ADD_SEALS", "F_GET_SEALS", "F_SEAL_SHRINK", "F_SEAL_GROW", "F_SEAL_SEAL", "MSG_CMSG_CLOEXEC"}
-"""What a client uses on the daemon's own machine only, which has Linux."""
+"""Names that a client uses on the daemon's own machine only, which has Linux."""
 
 
 @pytest.mark.slow

@@ -214,7 +214,7 @@ def sows(jit: Any) -> Any:
 
 
 def from_outside(jit: Any) -> Any:
-    """What the caller changes between calls counts."""
+    """Return results around the caller's changes between calls."""
     run = jit(lambda model, x: model(x))
     model = net()
     results = [run(model, X)]
@@ -527,7 +527,7 @@ def refuses_two_shardings(jit: Any) -> Any:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What a call gives, or the type and the text of what it raises."""
+    """Return the value of a call, or the type and the text of its exception."""
     try:
         return call()
     except Exception as error:

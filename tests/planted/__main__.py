@@ -22,7 +22,7 @@ FAILURES = ("wrong", "error", "hang")
 
 
 def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """What the command line says."""
+    """The options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__)
     parser.add_argument("--mutants", type=int, default=240, help="how many bugs are chosen (240)")
     parser.add_argument("--seed", type=int, default=1, help="which ones (1)")

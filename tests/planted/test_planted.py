@@ -47,7 +47,7 @@ CODE = {
 
 
 def made_of(code: str) -> dict[str, list[str]]:
-    """What each operator makes of some code."""
+    """Return the code that each operator makes of some code."""
     found: dict[str, list[str]] = {}
     for number, (name, _) in enumerate((site.operator, site) for site in sites(ast.parse(code))):
         tree = ast.parse(code)

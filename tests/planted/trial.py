@@ -31,14 +31,14 @@ _NOT_COMPARED = ("name", "warm")
 _OF_CALLS = (
     "jitclient.calls.general_path, jitclient.capture.dump, jitclient.capture.results.reader, jitclient.jaxside.tree"
 )
-"""What a call imports: a bug that ends an import is found by whoever installs the package."""
+"""Modules that a call imports: a bug that breaks an import is found at the first installation of the package."""
 
 Outcomes = dict[str, dict[str, Any]]
 
 
 @dataclasses.dataclass
 class Verdict:
-    """What came of a bug.
+    """Outcome of a planted bug.
 
     Attributes:
         verdict: `right`, or the worst of what happened: `dead` (the daemon did not start, all values are right),
@@ -108,7 +108,7 @@ class Bench:
         warm = []
         shutil.rmtree(self._home, ignore_errors=True)  # what an earlier bug left there
         with self._daemon() as daemon:
-            address = daemon.address if daemon else f"unix:{self._folder}/nobody"
+            address = daemon.address if daemon else f"unix:{self._folder}/no-daemon"
             for number in (1, 2):  # the sets of strings have another order in each
                 environment = {"JITSERVER_ADDRESS": address, "PYTHONHASHSEED": str(number)}
                 found, end = self._run("served", self._folder / f"served-{number}.json", environment)
@@ -165,7 +165,7 @@ class Bench:
 
     @contextlib.contextmanager
     def _daemon(self) -> Iterator[RunningDaemon | None]:
-        """A daemon of the one copy, with a cache that nobody has used; none if it does not come up."""
+        """Run a daemon of the one copy, with an empty cache; None if it does not come up."""
         with contextlib.ExitStack() as stack:
             environment = {name: self._environment("daemon")[name] for name in ("PYTHONPATH", *_SETTINGS)}
             running = run_daemon(options=["--no-prewarm", "--drain", "1"], env=environment)
@@ -182,7 +182,7 @@ class Bench:
                     running.__exit__(None, None, None)
 
     def _run(self, how: str, lines: Path, environment: dict[str, str]) -> tuple[Outcomes, str]:
-        """What the programs gave in a process of the other copy, and how that ended if not well."""
+        """Return the outcomes of the programs in a process of the other copy, and how that ended if not well."""
         end = ""
         lines.write_text("")
         with tempfile.TemporaryFile() as output:
@@ -205,7 +205,7 @@ class Bench:
         return {found["name"]: found for found in map(json.loads, lines.read_text().splitlines())}, end
 
     def _environment(self, side: str) -> dict[str, str]:
-        """That of a user who has set nothing of jitserver's, but for the address of the daemon; and hasty compilers."""
+        """Return the environment of a user who has set nothing but the address of the daemon; and hasty compilers."""
         self._home.mkdir(exist_ok=True)
         ours = ("JITSERVER_", "JAX_", "XLA_", "XDG_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
@@ -218,7 +218,7 @@ class Bench:
             "PYTHONDONTWRITEBYTECODE": "1",
             "HOME": str(self._home),
             "JITSERVER_AUTOSTART": "0",
-            # What a process compiles beside the programs is not compiled again by the next one.
+            # Compilations of a process beside the programs are found by the next one.
             "JAX_COMPILATION_CACHE_DIR": str(self._folder / "compiled"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",

@@ -49,7 +49,7 @@ def _array(value: Any) -> Any:
 
 
 def outcome(program: Callable[[Any], Any], jit: Any) -> dict[str, Any]:
-    """What a program returned or raised."""
+    """Return a program's value or exception."""
     quiet = io.StringIO()
     with warnings.catch_warnings(), contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
         warnings.simplefilter("ignore")

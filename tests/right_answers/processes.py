@@ -36,7 +36,7 @@ def named(folder: Path, label: str) -> set[str]:
 
 
 def run(how: str, seed: int, folder: Path, *programs: str, **environment: str) -> Outcomes:
-    """What the cases of programs, all by default, give in a process that is "plain" or "served"."""
+    """Return the outcomes of the cases of programs, all by default, in a process that is "plain" or "served"."""
     done = subprocess.run(
         [sys.executable, str(_HERE / "runner.py"), how, str(folder), *programs],
         env={**os.environ, "PYTHONHASHSEED": str(seed), "JITSERVER_FALLBACK": "local", **environment},

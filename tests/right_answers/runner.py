@@ -20,7 +20,7 @@ import numpy as np
 
 
 def outcome(case: Callable[..., Any], library: ModuleType) -> dict[str, Any]:
-    """What a case returned or raised, in a form that two processes can compare."""
+    """Return a case's value or exception, in a form that two processes can compare."""
     given = [getattr(library, name) for name in inspect.signature(case).parameters]
     quiet = io.StringIO()  # what programs print is not what they answer; a case may redirect it itself
     with warnings.catch_warnings(), contextlib.redirect_stdout(quiet):

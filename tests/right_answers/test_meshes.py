@@ -20,7 +20,7 @@ COLD = named(MESHES, "COLD")
 def answers(
     new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Outcomes, Outcomes, Outcomes]:
-    """What plain JAX gave, and what two clients saw."""
+    """The outcomes of plain JAX, and those of two clients."""
     address = f"unix:{tmp_path_factory.mktemp('d')}/s"
     with new_daemon(address, env={**EIGHT, "PYTHONHASHSEED": "100"}):
         first, second = (run("served", seed, MESHES, **EIGHT, JITSERVER_ADDRESS=address) for seed in (1, 2))

@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def outcome(check: str, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What the boot says about a check: `ok`, and `detail` where it failed."""
+    """Return the boot's outcome of a check: `ok`, and `detail` where it failed."""
     command = os.environ.get("JITSERVER_TEST_SYSTEMD")
     if not command:
         reason = "JITSERVER_TEST_SYSTEMD names no command that boots a systemd: units were not tested"

@@ -16,7 +16,7 @@ USER, SYSTEM = Target(None, "0123456789ab"), Target("alice", "0123456789ab")
 
 
 def entries(text: str, section: str) -> list[tuple[str, str]]:
-    """What a section of a unit says, in its order."""
+    """Return the entries of a section of a unit, in its order."""
     inside = re.split(r"^\[(\w+)\]$", text, flags=re.MULTILINE)
     lines = dict(zip(inside[1::2], inside[2::2], strict=True))[section].splitlines()
     return [(key, value) for key, _, value in (line.partition("=") for line in lines if line and line[0] != "#")]

@@ -1,4 +1,4 @@
-"""What systemd is asked, where a script stands in for it: each question is a process."""
+"""Requests to systemd, where a script stands in for it: each request is a process."""
 
 import os
 from collections.abc import Callable

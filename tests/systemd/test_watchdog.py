@@ -12,7 +12,7 @@ from jitserver.system import sd_notify
 
 @pytest.fixture
 def heard(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[bytes]]]:
-    """What systemd, had it started us, has heard since the last look."""
+    """Return the messages that systemd, had it started us, has received since the last look."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sock:
         sock.bind(str(short_path / "notify"))
         monkeypatch.setitem(os.environ, "NOTIFY_SOCKET", str(short_path / "notify"))

@@ -1,4 +1,4 @@
-"""What random programs are made of; see `program.py`.
+"""The parts of random programs; see `program.py`.
 
 Each part defines `unit_$N`, a function of one array. In its text
 

@@ -1,7 +1,7 @@
 """Programs of several modules, made of the parts in `parts.py`.
 
-A program is a tree of parts that lie in modules and reach each other in all the ways of Python. What it says
-(`Program`) is told apart from how it is written (`Style`); `Writer` puts the two together.
+A program is a tree of parts that lie in modules and reach each other in all the ways of Python. Its content
+(`Program`) is separate from how it is written (`Style`); `Writer` puts the two together.
 """
 
 import dataclasses
@@ -133,7 +133,7 @@ class Writer:
         )
 
     def _part(self, part):
-        """What a part imports at the top of its module, and its definitions."""
+        """Return the imports of a part at the top of its module, and its definitions."""
         imports, inside, call, defined = [], [], "", ""
         for child in self.program.children(part.number):  # one at most
             imports, inside, call = self._link(child, self.program.module_of(part))
@@ -151,7 +151,7 @@ class Writer:
         return imports + hoisted, kept.strip("\n") + "\n"
 
     def _link(self, part, n):
-        """What to import at the top and in the body of module `n` to call a part, and what to call."""
+        """Return the imports at the top and in the body of module `n` to call a part, and the expression to call."""
         here, there = MODULES[n], MODULES[self.program.module_of(part)]
         unit, link = f"unit_{part.number}", LINKS[part.link % len(LINKS)]
         alias = f"alias_{part.number}"

@@ -66,7 +66,7 @@ class World:
         self.edits = self.hits = 0
 
     def salt(self):
-        """What makes each program one that the daemon has never seen, also when a failure is tried again."""
+        """Return a salt that makes each program new to the daemon, also when a failure is tried again."""
         return f"{os.getpid()}.{next(self._numbers)}"
 
     def traces(self):

@@ -1,4 +1,4 @@
-"""What a machine may say in place of `jitserver connect-stdio`: `python hostile.py KIND`."""
+"""Answers of a machine in place of `jitserver connect-stdio`: `python hostile.py KIND`."""
 
 import struct
 import sys

@@ -19,9 +19,11 @@ from jax.experimental import io_callback
 
 import jitclient
 from jitclient.core import progress
+from jitclient.core.settings import Settings
 from jitclient.errors import DaemonHangs, HostUnreachable, Incompatible
-from jitclient.session import process
+from jitclient.session import handshake, process
 from jitclient.session.session import Session
+from jitclient.wire import ssh
 from jitclient.wire.ssh import SshSocket
 
 MIB = 1 << 20
@@ -131,10 +133,50 @@ def test_arrays_there_and_back(here: Session, nbytes: int) -> None:
     assert np.array_equal(np.asarray(jitclient.jit(add.__wrapped__)(x, np.uint8(1))), x + np.uint8(1))
 
 
+def test_arrays_over_small_buffers(host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ssh, "_BUFFER_BYTES", 4096)
+    with client_of(host, monkeypatch) as session:
+        x = noise(4 * MIB)
+        assert np.array_equal(np.asarray(add(jitclient.device_put(x), np.uint8(1))), x + np.uint8(1))
+        assert session.connection is not None
+
+
+def test_many_arrays_at_once(here: Session) -> None:
+    sizes = (1, 100_000, 3 * MIB, 65_536, 65_537) * 8
+    given = [noise(size) + np.uint8(number) for number, size in enumerate(sizes)]
+    for sent, fetched in zip(given, jitclient.device_get(jitclient.device_put(given)), strict=True):
+        assert np.array_equal(sent, fetched)
+
+
+def test_queued_calls_with_large_arguments(here: Session) -> None:
+    parts = [noise(2 * MIB) + np.uint8(number) for number in range(16)]
+    total = jitclient.device_put(np.zeros(2 * MIB, np.uint8))
+    for part in parts:
+        total = add(total, part)
+    assert np.array_equal(np.asarray(total), sum(parts, np.zeros(2 * MIB, np.uint8)))
+
+
+def test_donated_arrays_and_errors(here: Session) -> None:
+    x = jitclient.device_put(np.ones(4 * MIB, np.float32))
+    y = jitclient.jit(lambda x: x + 1, donate_argnums=0)(x)
+    assert x.is_deleted()
+    assert np.asarray(y)[-1] == 2
+    with pytest.raises(RuntimeError):
+        np.asarray(x)
+    with pytest.raises(TypeError):
+        add(np.zeros(3), np.zeros(4))
+    assert float(add(np.float32(7), np.float32(0))) == 7
+
+
 def test_no_memory_is_shared(host: Any, here: Session, counts: Callable[..., dict[str, Any]]) -> None:
     np.asarray(add(noise(4 * MIB), np.uint8(1)))
     assert here._pipeline.blocks is None
-    assert counts(host.socket)["shared_bytes"] == 0
+    status = counts(host.socket)
+    assert (status["shared_bytes"], status["lent_bytes"]) == (0, 0)
+    reached = handshake.reach(Settings(address=host.address))
+    assert not reached.welcome.lends
+    with contextlib.closing(reached.connection), pytest.raises(jitclient.DaemonLost):
+        reached.connection.lease(MIB)  # a client that asks all the same is cut off
 
 
 def test_its_people_see_who_is_connected(host: Any, here: Session, cli: Callable[..., Any]) -> None:
@@ -172,7 +214,7 @@ def test_a_link_that_breaks_between_calls(host: Any, here: Session) -> None:
     x, generation = jitclient.device_put(np.float32(41)), here.generation
     host.cut()
     assert float(add(x, np.float32(1))) == 42
-    assert here.generation == generation, "the session began anew"
+    assert here.generation == generation, "a new session replaced the first"
 
 
 def test_a_link_that_breaks_during_a_call(host: Any, here: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,15 +224,16 @@ def test_a_link_that_breaks_during_a_call(host: Any, here: Session, monkeypatch:
     with cut_while(host, monkeypatch, "sendall"):
         assert float(add(x, np.float32(1))) == 42
     assert float(x) == 41
-    assert here.generation == generation, "the session began anew"
+    assert here.generation == generation, "a new session replaced the first"
 
 
 def test_a_link_that_breaks_while_an_array_is_sent(host: Any, here: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     x, kept, generation = noise(8 * MIB), jitclient.device_put(noise(100)), here.generation
-    with cut_while(host, monkeypatch, "sendmsg", MIB):
-        assert np.array_equal(np.asarray(jitclient.device_put(x)), x)
+    for use in (lambda: jitclient.device_put(x), lambda: add(x, np.uint8(0))):
+        with cut_while(host, monkeypatch, "sendmsg", MIB):
+            assert np.array_equal(np.asarray(use()), x)
     assert np.array_equal(np.asarray(kept), noise(100))
-    assert here.generation == generation, "the session began anew"
+    assert here.generation == generation, "a new session replaced the first"
 
 
 def test_a_link_that_breaks_while_an_array_is_read(host: Any, here: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +241,7 @@ def test_a_link_that_breaks_while_an_array_is_read(host: Any, here: Session, mon
     y = add(jitclient.device_put(x), np.uint8(1))
     with cut_while(host, monkeypatch, "recv_into", MIB):
         assert np.array_equal(np.asarray(y), x + np.uint8(1))
-    assert here.generation == generation, "the session began anew"
+    assert here.generation == generation, "a new session replaced the first"
 
 
 def test_a_queue_in_which_the_link_breaks_is_run_once(
@@ -280,7 +323,7 @@ def test_a_daemon_there_that_hangs_is_given_up_and_asked_again_later(
         session._finder._retry_at = 0.0
         session._finder._patience = 60.0  # a second may be too short on a busy machine
         assert float(add(ten, one)) == 11
-        assert session.generation == generation, "the session began anew"
+        assert session.generation == generation, "a new session replaced the first"
 
 
 def test_ctrl_c_does_not_end_the_link(host: Any, here: Session) -> None:
@@ -379,7 +422,7 @@ def test_a_link_that_breaks_in_a_callback(is_pure: bool, host: Any, here: Sessio
             float(outer(np.float32(41)))
         assert seen == [41]
     assert float(add(ten, np.float32(1))) == 11
-    assert here.generation == generation, "the session began anew"
+    assert here.generation == generation, "a new session replaced the first"
 
 
 # ---- what is refused, and why
@@ -565,7 +608,7 @@ def noted_trips(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def undisturbed(session: Session, trips: list[str], exchange: Callable[[], Any]) -> Any:
-    """What an exchange returns: the first in which the daemon does not say that it is busy, a trip more."""
+    """Return the result of the first exchange in which the daemon does not say that it is busy, which costs a trip."""
     said = list[str]()
     # Held, so that the background sends nothing.
     with session, pytest.MonkeyPatch.context() as patch:

@@ -25,7 +25,7 @@ print(float(stretched(np.float32(2))))
 
 @pytest.fixture(scope="module")
 def far(host: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What finds a machine on which a program has run."""
+    """Environment that finds a machine on which a program has run."""
     import os
     import subprocess
     import sys

@@ -1,4 +1,4 @@
-"""What a hostile machine says to its client is an error of ours there, and runs nothing."""
+"""A hostile machine's answers are an error of ours in its client, and run nothing there."""
 
 import importlib.util
 import shlex

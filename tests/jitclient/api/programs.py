@@ -67,7 +67,7 @@ class Program:
             (folder / name).symlink_to(target)
 
     def run(self, folder: Path, launcher: Launcher, env: Mapping[str, str] | None = None) -> tuple[bytes, bytes, int]:
-        """What it prints on stdout and on stderr, and its exit status, negative for a signal."""
+        """Return the program's stdout and stderr, and its exit status, negative for a signal."""
         command = launcher(self.flags, self.command)
         environment = {**os.environ, **self.env, **(env or {})}
         if self.on_terminal:
@@ -103,7 +103,7 @@ if program := os.fork():
 os.close({tells}), os.close({told})
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 """
-"""What leads a session: its end drops what the terminal has not passed on, so it comes once all has been read."""
+"""Leader of a session: its exit drops what the terminal has not passed on, so it exits once all has been read."""
 
 
 def _on_terminal(
@@ -169,7 +169,7 @@ INTERRUPTED = """
     threading.Thread(target=say, args=[threading.get_ident(), threading.get_native_id()]).start()
     time.sleep(60)
 """
-"""It says so when it sleeps: Python misses a signal that comes just before."""
+"""The program says so when it sleeps: Python misses a signal that comes just before."""
 
 PLAIN_PYTHON: dict[str, Program] = {
     # ---- the module __main__
@@ -179,7 +179,7 @@ PLAIN_PYTHON: dict[str, Program] = {
         print(__name__, __file__, __doc__, __package__, __spec__, __cached__, __builtins__, __annotations__)
         print(type(__loader__).__name__, __loader__.name, __loader__.path, __loader__.get_source("__main__"))
     """),
-    "docstring": Program('"""What it does."""\nprint(__doc__)\n'),
+    "docstring": Program('"""Print me."""\nprint(__doc__)\n'),
     "annotations": Program("x: int = 3\nprint(__annotations__)\n"),
     "main_guard": Program("""
         def main():

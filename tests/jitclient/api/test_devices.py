@@ -53,12 +53,10 @@ def test_devices_are_told_without_jax(run_script: Callable[..., Any]) -> None:
     assert found == [{"id": 0, "kind": device.device_kind, "platform": "cpu", "memory_bytes": None}]
 
 
-def test_they_are_the_daemons_own(new_daemon: Any, short_path: Any, run_script: Callable[..., Any]) -> None:
-    address = f"unix:{short_path}/d.sock"
-    with new_daemon(address, env={"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}):
-        found = run_script(
-            "import json, jax, jitclient; print(json.dumps([len(jax.devices()), [d.id for d in jitclient.devices()]]))",
-            env={"JITSERVER_ADDRESS": address},
+def test_they_are_the_daemons_own(own: Any) -> None:
+    with own.serving(XLA_FLAGS="--xla_force_host_platform_device_count=3"):
+        found = own.run(
+            "import json, jax, jitclient; print(json.dumps([len(jax.devices()), [d.id for d in jitclient.devices()]]))"
         )
     assert found == [1, [0, 1, 2]]
 
@@ -223,14 +221,10 @@ TOTALS = {
 }
 
 
-def test_programs_for_more_devices_than_the_daemon_has_run_locally(
-    new_daemon: Any, short_path: Any, run_script: Callable[..., Any]
-) -> None:
-    address = f"unix:{short_path}/d.sock"
-    with new_daemon(address):
+def test_programs_for_more_devices_than_the_daemon_has_run_locally(own: Any) -> None:
+    with own.serving():
         for fallback in ("local", "error"):
-            env = {**EIGHT, "JITSERVER_ADDRESS": address, "JITSERVER_FALLBACK": fallback}
-            found = run_script(MESH + TRIES, env=env)
+            found = own.run(MESH + TRIES, **EIGHT, JITSERVER_FALLBACK=fallback)
             assert found.keys() == TOTALS.keys()
             for name, (first, second) in found.items():
                 if fallback == "error":
@@ -318,17 +312,13 @@ if here == "0":
 """
 
 
-def test_a_program_of_several_processes_runs_locally(
-    new_daemon: Any, short_path: Any, run_script: Callable[..., Any], counts: Callable[..., dict[str, Any]]
-) -> None:
-    address = f"unix:{short_path}/d.sock"
+def test_a_program_of_several_processes_runs_locally(own: Any) -> None:
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
-    with new_daemon(address):
-        env = {"JITSERVER_ADDRESS": address, "JITSERVER_FALLBACK": "local"}
-        total, index, devices, warned = run_script(DISTRIBUTED, port, "0", env=env)
-        assert counts(address)["calls"] == 0
+    with own.serving():
+        total, index, devices, warned = own.run(DISTRIBUTED, port, "0", JITSERVER_FALLBACK="local")
+        assert own.counts()["calls"] == 0
     assert (total, index, devices) == (6.0, 0.0, 2)
     assert all("(jax.distributed)" in text for text in warned)
     assert warned

@@ -172,22 +172,20 @@ AMBIENT = """
 """
 
 
-def test_ambient_functions_have_a_reason(
-    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
-) -> None:
-    address = f"unix:{short_path}/d.sock"
-    (short_path / "file").write_text("[section]")
-    program, env = AMBIENT.format(path=short_path / "file"), {"JITSERVER_ADDRESS": address, "SCALE": "2"}
-    with new_daemon(address):
-        reads, _, *after = run_script(program, "call", env=env)
+def test_ambient_functions_have_a_reason(own: Any) -> None:
+    file = own.folder / "file"
+    file.write_text("[section]")
+    program = AMBIENT.format(path=file)
+    with own.serving():
+        reads, _, *after = own.run(program, "call", SCALE="2")
         assert reads[:2] == [False, None]
         assert reads[2].startswith("traced in the client: ")
         assert "os.environ" in reads[2]
         assert after == [[True, "L0", None]] * 2
-        _, loads, *_ = run_script(program, env=env)
+        _, loads, *_ = own.run(program, SCALE="2")
         assert loads[:2] == [False, None], "the daemon remembers that it tried"
         assert loads[2].startswith("traced in the client: ")
-        assert str(short_path / "file") in loads[2]
+        assert str(file) in loads[2]
 
 
 def test_inside_a_trace_it_says_so(daemon: str) -> None:
@@ -296,17 +294,13 @@ DECLARES = """
 """
 
 
-def test_a_declared_input_that_changed_has_its_name(
-    new_daemon: Callable[..., Any], cli: Callable[..., Any], short_path: Path, tmp_path: Path, run_script: Any
-) -> None:
-    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "SCALE": "2", "JITSERVER_EXPLAIN": "1"}
-
+def test_a_declared_input_that_changed_has_its_name(own: Any, cli: Callable[..., Any], tmp_path: Path) -> None:
     def differences(sizes: str = "{'a': 1}", call: str = "", **changed: str) -> Any:
-        return run_script(DECLARES.format(sizes=sizes, call=call), env={**env, **changed})
+        return own.run(DECLARES.format(sizes=sizes, call=call), **{"SCALE": "2", "JITSERVER_EXPLAIN": "1", **changed})
 
     weights = tmp_path / "weights.json"
     weights.write_text("1")
-    with new_daemon(env["JITSERVER_ADDRESS"]):
+    with own.serving():
         _, [line] = differences(call="declares(np.ones(3, np.float32))")
         took = "traced in this process in .* m?s and compiled in .* m?s"
         assert re.fullmatch(rf"jitserver: declares\(f32\[3\]\) was {took}; the first program of that name", line)
@@ -321,7 +315,7 @@ def test_a_declared_input_that_changed_has_its_name(
         weights.write_text("2")
         _, [line] = differences(call="declares(np.ones(3, np.float32))")
         assert line.endswith("; declared input weights.json: content changed")
-        why = cli("cache", "why", "declares", env=env)
+        why = cli("cache", "why", "declares", env={"JITSERVER_ADDRESS": own.address})
         assert why.stdout.splitlines()[2:] == ["  declared input weights.json: content changed"]
 
 
@@ -352,19 +346,16 @@ TELLS = """
 """
 
 
-def test_the_setting_tells_the_cause_and_the_price_of_what_happens_in_this_process(
-    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
-) -> None:
-    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "SCALE": "2", "JITSERVER_EXPLAIN": "1"}
-    env |= {"JITSERVER_FALLBACK": "local", "PYTHONWARNINGS": "ignore"}
-    with new_daemon(env["JITSERVER_ADDRESS"]):
-        reads, prints = run_script(TELLS, env=env)
+def test_the_setting_tells_the_cause_and_the_price_of_what_happens_in_this_process(own: Any) -> None:
+    env = {"SCALE": "2", "JITSERVER_EXPLAIN": "1", "JITSERVER_FALLBACK": "local", "PYTHONWARNINGS": "ignore"}
+    with own.serving():
+        reads, prints = own.run(TELLS, **env)
         took = "traced in this process in .* m?s and compiled in .* m?s"
         cause = r"os\.environ is read .*; reached by global CONFIG of reads -> attribute scale of Config"
         assert re.fullmatch(rf"jitserver: reads\(f32\[3\]\) was {took}; {cause}", reads)
         here = "the callbacks stay in this process: debug_print of 'hello'"
         cause_here = cause.replace("reads", "prints")
         assert re.fullmatch(f"jitserver: prints ran in this process, in .* m?s; {cause_here}; {here}", prints)
-        reads, prints = run_script(TELLS, env=env)
+        reads, prints = own.run(TELLS, **env)
         took = "traced in this process in .* m?s"
         assert re.fullmatch(rf"jitserver: reads\(f32\[3\]\) was {took}; {cause}", reads), "its program was there"

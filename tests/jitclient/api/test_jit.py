@@ -5,6 +5,7 @@ import copy
 import dataclasses
 import enum
 import functools
+import itertools
 import os
 import pickle
 from collections.abc import Callable
@@ -152,19 +153,10 @@ def test_a_function_as_a_static_argument_is_part_of_the_program() -> None:
     assert jitted(jnp.negative, F32).tolist() == (-F32).tolist()
 
 
-def test_another_static_value_is_another_program() -> None:
-    @jitclient.jit(static_argnames="n")
-    def power(x: Any, n: Any) -> Any:
-        return x**n
-
-    assert power(np.float32(3), n=2).item() == 9
-    assert power(np.float32(3), n=3).item() == 27
-
-
 def test_decorating_bare_with_keywords_and_as_a_call() -> None:
     @jitclient.jit
     def bare(x: Any) -> Any:
-        "What it does."
+        "Add one."
         return x + 1
 
     @jitclient.jit(static_argnums=1)
@@ -174,7 +166,7 @@ def test_decorating_bare_with_keywords_and_as_a_call() -> None:
     called = jitclient.jit(lambda x: x - 1)
     assert (bare(1).item(), keywords(1, 2).item(), called(1).item()) == (2, 3, 0)
     assert bare.__name__ == "bare"
-    assert bare.__doc__ == "What it does."
+    assert bare.__doc__ == "Add one."
     assert bare.__wrapped__(1) == 2
 
 
@@ -185,14 +177,6 @@ def test_handles_are_arguments_and_stay_on_the_daemon(counts: Callable[..., dict
         total = add(total, 1.0)
     assert counts()["arrays"] >= 1
     np.testing.assert_array_equal(np.asarray(total), np.full(50_000, 6.0, np.float32))
-
-
-def test_transformations_inside() -> None:
-    def fun(x: Any) -> Any:
-        carry, ys = jax.lax.scan(lambda c, a: (c + a, c * a), 0.0, x)
-        return jax.grad(lambda v: jnp.sum(jnp.sin(v) ** 2))(x), jax.vmap(jnp.exp)(x), carry, ys
-
-    both(fun, np.linspace(0, 1, 7, dtype=np.float32))
 
 
 def test_donating_one_tree_of_several_arguments() -> None:
@@ -206,9 +190,7 @@ def test_donating_one_tree_of_several_arguments() -> None:
     assert new["y"].tolist() == (F32 + 3).tolist()
 
 
-def test_prng_keys_raw_and_typed() -> None:
-    both(lambda key: jax.random.normal(key, (3,)), jax.random.PRNGKey(1))
-    both(lambda key: jax.random.normal(key, (3,)), jax.random.key(1))
+def test_keys_that_were_results_are_arguments() -> None:
     keys = jitclient.jit(lambda: jax.random.split(jax.random.key(7), 3))()
     assert str(keys.dtype) == "key<fry>"
     ours = jitclient.jit(lambda keys: jax.vmap(jax.random.bits)(keys))(keys)
@@ -301,9 +283,9 @@ class Size(enum.IntEnum):
 def test_integers_of_every_sort(x64: bool) -> None:
     with jax.enable_x64(x64):
         both(lambda x: x + 1, Size.SMALL)
-        for jit in (jax.jit, jitclient.jit):
+        for jit, number in itertools.product((jax.jit, jitclient.jit), (2**63,) if x64 else (2**40, 2**63)):
             with pytest.raises(OverflowError):
-                jit(lambda x: x)(2**63)
+                jit(lambda x: x)(number)
 
 
 def test_inside_a_trace_it_steps_aside_also_without_a_tracer_among_its_arguments() -> None:

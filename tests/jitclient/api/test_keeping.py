@@ -52,42 +52,34 @@ def another_client(daemon: str) -> Iterator[Callable[[], None]]:
     process.current = before
 
 
-@pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How often functions were run by `keep` since the last time."""
+def counter(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]:
+    """Return a function that returns how often a function of `keeping` was called since the last time."""
     times = [0]
-    real = keeping._recording_reads
-
-    def noting(make: Callable[[], Any]) -> Any:
-        times[0] += 1
-        return real(make)
-
-    monkeypatch.setattr(keeping, "_recording_reads", noting)
-
-    def since() -> int:
-        found, times[0] = times[0], 0
-        return found
-
-    return since
-
-
-@pytest.fixture
-def puts(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """How many trees were published since the last time."""
-    times = [0]
-    real = keeping._publish
+    real = getattr(keeping, name)
 
     def noting(*args: Any) -> Any:
         times[0] += 1
         return real(*args)
 
-    monkeypatch.setattr(keeping, "_publish", noting)
+    monkeypatch.setattr(keeping, name, noting)
 
     def since() -> int:
         found, times[0] = times[0], 0
         return found
 
     return since
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How often functions were run by `keep` since the last time."""
+    return counter(monkeypatch, "_recording_reads")
+
+
+@pytest.fixture
+def puts(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """How many trees were published since the last time."""
+    return counter(monkeypatch, "_publish")
 
 
 def holdings() -> Holdings:
@@ -392,7 +384,7 @@ def test_leaves_that_are_handles_are_not_copied(name: str, another_client: Calla
     assert kept_as(name).nbytes == 4000 + 12
 
 
-# ---- what is kept, whoever kept it
+# ---- what is kept, by whichever process
 
 
 def test_what_is_kept_is_there_for_who_knows_the_name(

@@ -120,7 +120,7 @@ def test_a_long_list_is_cut() -> None:
 def of(
     source: str, tmp_path: Path, *options: str, env: dict[str, str] | None = None
 ) -> tuple[list[str], list[str], int]:
-    """What a program prints on stdout, its report, and its exit status, under `python -m jitclient`."""
+    """Return a program's stdout, its report, and its exit status, under `python -m jitclient`."""
     program = Program(source, command=(*options, "program.py"))
     program.write(tmp_path)
     out, err, status = program.run(tmp_path, jitclient, env)

@@ -38,7 +38,7 @@ def is_ours(function: Any) -> bool:
 
 
 def namespace(name: str, source: str) -> dict[str, Any]:
-    """What a module of that name has, once its source has run."""
+    """Return the namespace of a module of that name after its source has run."""
     module = types.ModuleType(name)
     exec(source, vars(module))
     return vars(module)

@@ -1,4 +1,4 @@
-"""What other libraries do with an array: the same with one on the daemon as with one of JAX's own."""
+"""Other libraries' uses of an array: the same with one on the daemon as with one of JAX's own."""
 
 import collections
 import contextlib

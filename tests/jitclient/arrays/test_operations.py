@@ -5,7 +5,6 @@ import operator
 import re
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -277,7 +276,7 @@ def test_64_bits_too(value: str) -> None:
 
 
 def test_the_table_is_complete() -> None:
-    """What `jax.Array` has, an array of ours has."""
+    """An array of ours has every attribute of `jax.Array`."""
     theirs = {name for name in dir(jnp.ones(2)) if not name.startswith("_")}
     buffers = {"device_buffer", "device_buffers", "unsafe_buffer_pointer", "unsafe_raw_buffer"}
     internal = {"clone", "traceback", "platform"}
@@ -355,12 +354,9 @@ def test_many_shapes_earn_no_warning() -> None:
             jitclient.device_put(np.zeros(n, np.int8)) + 1
 
 
-def test_what_was_fetched_outlives_its_daemon(
-    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
-) -> None:
-    address = f"unix:{short_path}/d.sock"
-    with new_daemon(address) as daemon:
-        done = run_script(
+def test_what_was_fetched_outlives_its_daemon(own: Any) -> None:
+    with own.serving() as daemon:
+        done = own.run(
             f"""
             import json, os, signal, warnings
             import numpy as np, jitclient
@@ -380,7 +376,7 @@ def test_what_was_fetched_outlives_its_daemon(
                 lost = str(error)
             print(json.dumps([results, [one.tolist() for one in found], [str(w.message) for w in caught], lost]))
             """,
-            env={"JITSERVER_ADDRESS": address, "JITSERVER_FALLBACK": "local"},
+            JITSERVER_FALLBACK="local",
         )
     results, with_constants, (warning,), lost = done
     assert results == [[1, 1, 1], [2, 2, 2]]
@@ -395,12 +391,9 @@ def test_warnings_of_jax_arrive(counts: Callable[..., dict[str, Any]]) -> None:
         jitclient.device_put(np.zeros(size, np.float32)).astype(np.float64)
 
 
-def test_where_an_operation_of_ours_fails_jax_does_it(
-    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
-) -> None:
-    address = f"unix:{short_path}/d.sock"
-    with new_daemon(address):
-        found = run_script(
+def test_where_an_operation_of_ours_fails_jax_does_it(own: Any) -> None:
+    with own.serving():
+        found = own.run(
             """
             import json, warnings
             import jax, numpy as np, jitclient
@@ -419,7 +412,7 @@ def test_where_an_operation_of_ours_fails_jax_does_it(
                     wrong = type(error).__name__, str(error)
             print(json.dumps([[one.tolist() for one in results], wrong, [str(each.message) for each in caught]]))
             """,
-            env={"JITSERVER_ADDRESS": address, "JITSERVER_FALLBACK": "local"},
+            JITSERVER_FALLBACK="local",
         )
     results, wrong, notes = found
     plain = jnp.arange(4, dtype=jnp.float32)

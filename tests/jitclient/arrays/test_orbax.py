@@ -141,10 +141,8 @@ print(json.dumps(found))
 """
 
 
-def test_it_saves_and_restores_shards(
-    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
-) -> None:
+def test_it_saves_and_restores_shards(own: Any) -> None:
     eight = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    with new_daemon(f"unix:{short_path}/d.sock", env=eight):
-        plain, ours = run_script(SHARDED, env={"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", **eight})
+    with own.serving(**eight):
+        plain, ours = own.run(SHARDED, **eight)
     assert ours == plain

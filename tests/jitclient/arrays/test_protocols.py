@@ -1,4 +1,4 @@
-"""What Python and numpy ask of an array, against the same on an array of JAX's own, for every sort of dtype."""
+"""The protocols of Python and numpy, against the same on an array of JAX's own, for every sort of dtype."""
 
 import contextlib
 import copy

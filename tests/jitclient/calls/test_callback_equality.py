@@ -59,7 +59,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def traced(*functions: Any, call: Callable[[Any, Any], Any] = CALLS["pure_callback"]) -> tuple[Any, ...]:
-    """What a fresh trace of a program calls back."""
+    """Return the callbacks of a fresh trace of a program."""
     made = jax.jit(lambda x: [call(fun, x) for fun in functions]).trace(np.float32(1))
     return functions_of(made, made.lower())
 

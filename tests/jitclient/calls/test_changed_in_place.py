@@ -1,4 +1,4 @@
-"""What is captured and changed in place is seen when a function is traced anew, and not before, as with `jax.jit`."""
+"""A captured value that changes in place is seen at the function's next trace, and not before, as with `jax.jit`."""
 
 import types
 from collections.abc import Callable
@@ -43,7 +43,23 @@ def of_default() -> tuple[Callable[[Any, int], Any], Callable[[float], None]]:
     return fun, lambda value: held.update(a=value)
 
 
-KINDS = {kind.__name__: kind for kind in (of_dict, of_list, of_array, of_attribute, of_default)}
+class Model:
+    def __init__(self) -> None:
+        self.calls, self.scale = 0, 2.0
+
+    def apply(self, x: Any, n: int) -> Any:
+        return x * self.scale + n
+
+    def change(self, value: float) -> None:
+        self.scale, self.calls = value, self.calls + 1
+
+
+def of_method() -> tuple[Callable[[Any, int], Any], Callable[[float], None]]:
+    model = Model()
+    return model.apply, model.change
+
+
+KINDS = {kind.__name__: kind for kind in (of_dict, of_list, of_array, of_attribute, of_default, of_method)}
 
 FIRST = (jnp.ones(2), 1)
 

@@ -270,12 +270,9 @@ def test_a_forked_child_reads_them(daemon: str, run_script: Callable[..., Any]) 
     assert told == [8.0] * 6
 
 
-def test_copies_leave_most_of_the_budget_and_make_room(
-    new_daemon: Any, short_path: Any, run_script: Callable[..., Any]
-) -> None:
-    address = f"unix:{short_path}/d.sock"
-    with new_daemon(address, "--array-memory", "16"):
-        told = run_script(
+def test_copies_leave_most_of_the_budget_and_make_room(own: Any) -> None:
+    with own.serving("--array-memory", "16"):
+        told = own.run(
             """
             import json
             import jax.numpy as jnp
@@ -303,8 +300,7 @@ def test_copies_leave_most_of_the_budget_and_make_room(
             told.append(copies.copy_of(small, process.session()) is not None)
             told.append(float(np.asarray(wide(2.0))[0]))  # by a plan
             print(json.dumps(told))
-            """,
-            env={"JITSERVER_ADDRESS": address},
+            """
         )
     assert told == [[2.0] * 4, False, [3.0] * 4, True, False, [1.0, 3.0, 3.0, 3.0], [4.0] * 4, True, 2.0]
 

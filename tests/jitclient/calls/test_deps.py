@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path, PurePath, PureWindowsPath
 from typing import Any
 
@@ -24,7 +23,7 @@ def contents(deps: Deps) -> list[Any]:
 
 
 def age(path: Path) -> None:
-    """Makes a file look as if nobody had touched it for long, as far as a file's own times go."""
+    """Make a file look unchanged for long, as far as a file's own times show it."""
     os.utime(path, (1_000_000_000, 1_000_000_000))
 
 
@@ -164,14 +163,11 @@ CHANGES = """
 """
 
 
-def test_inputs_that_change_under_the_trace_are_never_taken_for_the_old_ones(
-    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
-) -> None:
-    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "SCALE": "2"}
+def test_inputs_that_change_under_the_trace_are_never_taken_for_the_old_ones(own: Any) -> None:
     change = "exec('import sys; sys.modules[\\'__main__\\'].change()')"
-    with new_daemon(env["JITSERVER_ADDRESS"]):
-        assert run_script(CHANGES.format(times=1, change=change), env=env) == [3, 3]
-        value, _ = run_script(CHANGES.format(times=0, change=change), env=env)
+    with own.serving():
+        assert own.run(CHANGES.format(times=1, change=change), SCALE="2") == [3, 3]
+        value, _ = own.run(CHANGES.format(times=0, change=change), SCALE="2")
         assert value == 2, "the program of another input was kept under this one's key"
 
 
@@ -210,14 +206,6 @@ BACK = """
 """
 
 
-def test_a_program_is_found_by_the_inputs_that_it_was_made_of(
-    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
-) -> None:
-    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "SCALE": "2"}
-    with new_daemon(env["JITSERVER_ADDRESS"]):
-        assert run_script(BACK, env=env) == [3, 2, 2]
-
-
 RESTLESS = """
     import json, os, warnings, jitclient
 
@@ -233,12 +221,14 @@ RESTLESS = """
 """
 
 
-def test_inputs_that_never_stand_still_are_an_error(
-    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
-) -> None:
-    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "SCALE": "2"}
-    with new_daemon(env["JITSERVER_ADDRESS"]):
-        assert run_script(RESTLESS, env=env) == "the declared inputs change during the trace"
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [(BACK, [3, 2, 2]), (RESTLESS, "the declared inputs change during the trace")],
+    ids=["a program is found by the inputs that it was made of", "inputs that always change are an error"],
+)
+def test_inputs_that_change_during_the_trace(own: Any, program: str, expected: Any) -> None:
+    with own.serving():
+        assert own.run(program, SCALE="2") == expected
 
 
 VALUES = """
@@ -272,9 +262,6 @@ VALUES = """
 """
 
 
-def test_a_value_counts_as_it_is_when_a_program_is_made(
-    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
-) -> None:
-    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock"}
-    with new_daemon(env["JITSERVER_ADDRESS"]):
-        assert run_script(VALUES, env=env) == [[2, 1], [2, 0], [3, 1], [2, 0], [2, 1], [2, 0]]
+def test_a_value_counts_as_it_is_when_a_program_is_made(own: Any) -> None:
+    with own.serving():
+        assert own.run(VALUES) == [[2, 1], [2, 0], [3, 1], [2, 0], [2, 1], [2, 0]]

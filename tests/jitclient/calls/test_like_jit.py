@@ -1,4 +1,4 @@
-"""What programs ask of a jitted function besides calling it, and odd calls: the same as with jax.jit."""
+"""Uses of a jitted function besides calling it, and odd calls: the same as with jax.jit."""
 
 import itertools
 from collections.abc import Callable
@@ -125,8 +125,7 @@ def test_what_only_one_process_can_hold_is_no_users_mistake(what: str) -> None:
         OF_ONE_PROCESS[what](jitclient.jit)
 
 
-def test_what_only_one_process_can_hold_runs_here(new_daemon: Any, short_path: Any, run_script: Any) -> None:
-    address = f"unix:{short_path}/d.sock"
+def test_what_only_one_process_can_hold_runs_here(own: Any) -> None:
     program = f"""
         import json, sys, warnings
         sys.path.insert(0, {__file__.rpartition("/")[0]!r})
@@ -142,6 +141,6 @@ def test_what_only_one_process_can_hold_runs_here(new_daemon: Any, short_path: A
         said = [str(one.message) for one in caught if "runs in this process" in str(one.message)]
         print(json.dumps([differ, len(said) - len(OF_ONE_PROCESS)]))
     """
-    with new_daemon(address):
-        found = run_script(program, env={"JITSERVER_ADDRESS": address, "JITSERVER_FALLBACK": "local"})
+    with own.serving():
+        found = own.run(program, JITSERVER_FALLBACK="local")
     assert found == [[], 0]

@@ -1,4 +1,4 @@
-"""What no capture can hold is traced in the client, and its program runs on the daemon; else it runs here."""
+"""A function that cannot be captured is traced in the client, and its program runs on the daemon; else it runs here."""
 
 import functools
 import operator

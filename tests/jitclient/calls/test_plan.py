@@ -1,4 +1,4 @@
-"""The call that was made before: in one go where it is the same, and as ever where anything about it is another."""
+"""Call plans: repeated calls take the fast path; changed calls fall back."""
 
 import gc
 import threading
@@ -118,7 +118,7 @@ def test_large_arrays_of_numpy_go_along_with_arrays_of_the_daemon(general: list[
     for value in range(6):
         batch[:] = value
         made = fn(x, batch)
-        batch[:] = -1  # it was read by now
+        batch[:] = -1  # it has been read
         assert first(made) == (1.0 + value) * 2
     assert len(general) == 2
     assert [first(fn(x, host(value, (100_000,))[::2])) for value in (3.0, 4.0)] == [8.0, 10.0]
@@ -365,7 +365,7 @@ def test_the_results_of_what_failed_are_dropped() -> None:
     fn = jitclient.jit(lambda x: (x, jax.pure_callback(lambda v: v if v[0] < 2 else 1 / 0, x, x)))
     for _ in range(3):
         fn(host())
-    with process.session() as session:  # held, so that nobody tells the daemon meanwhile
+    with process.session() as session:  # held, so that the background thread sends nothing meanwhile
         session.drops.clear()
         name = session.new_handles(0)
         with pytest.raises(Exception, match="division"):
@@ -387,7 +387,7 @@ def test_the_results_of_an_interrupted_call_are_dropped(
         forward(*given, **named)
         raise KeyboardInterrupt
 
-    with process.session() as session:  # held, so that nobody tells the daemon meanwhile
+    with process.session() as session:  # held, so that the background thread sends nothing meanwhile
         monkeypatch.setattr(Session, step, interrupted)
         name = session.next_handle
         session.drops.clear()
@@ -541,7 +541,7 @@ def test_without_jax_the_environment_counts(run_script: Callable[..., Any]) -> N
         assert len(made) == 2, made
         os.environ["OF_NO_INTEREST"] = "1"
         told += [go() for _ in range(4)]
-        assert len(made) == 3, made  # it is made anew
+        assert len(made) == 3, made  # it is made again
         assert "jax" not in sys.modules
         os.environ["JAX_ENABLE_X64"] = "1"
         told += [go() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""What the user's function raises reaches the user as it was raised, whatever it is, after one run of the function."""
+"""An exception of the user's function reaches the user unchanged, of whatever class, after one run of the function."""
 
 import gc
 import traceback
@@ -67,7 +67,7 @@ KINDS: dict[str, Callable[[], BaseException]] = {
 
 
 def outcome(jit: Callable[..., Any], make: Callable[[], BaseException], stage: str) -> list[Any]:
-    """What came out: class, arguments, the user's lines, the chain, and how often the function ran."""
+    """Return the exception's class, arguments, user lines and chain, and how often the function ran."""
     runs: list[int] = []
 
     def fails(x: Any) -> Any:
@@ -143,7 +143,7 @@ class Unhashable:
 def test_a_function_without_a_hash_raises_what_jax_raises() -> None:
     with pytest.raises(TypeError) as theirs:
         jax.jit(Unhashable())(1.0)
-    with pytest.raises(TypeError) as ours, jax.enable_x64(True):  # JAX's traces under other settings are of no use
+    with pytest.raises(TypeError) as ours, jax.enable_x64(True):  # so that JAX cannot reuse its trace
         jitclient.jit(Unhashable())(1.0)
     assert str(ours.value) == str(theirs.value)
     assert "Please report" not in "".join(traceback.format_exception(ours.value))

@@ -29,11 +29,9 @@ PROGRAM = """
 """
 
 
-def test_calls_on_the_daemon_inside_transformations_and_in_this_process_end(new_daemon, short_path, run_script):
-    address = f"unix:{short_path}/d.sock"
-    environment = {"JITSERVER_ADDRESS": address, "JITSERVER_FALLBACK": "local", "PYTHONWARNINGS": "ignore"}
-    with new_daemon(address):
-        found = run_script(PROGRAM, env=environment)
+def test_calls_on_the_daemon_inside_transformations_and_in_this_process_end(own):
+    with own.serving():
+        found = own.run(PROGRAM, JITSERVER_FALLBACK="local", PYTHONWARNINGS="ignore")
     assert found == [6.0, 24.0, [0.0, 2.0, 4.0], 3.0, 2.0, "RemoteFunction"]
 
 
@@ -89,8 +87,7 @@ LIBRARIES = """
 """
 
 
-def test_counterparts_of_libraries_may_take_the_places_of_theirs(new_daemon, short_path, run_script):
-    address = f"unix:{short_path}/d.sock"
-    with new_daemon(address):
-        found = run_script(LIBRARIES, env={"JITSERVER_ADDRESS": address})
+def test_counterparts_of_libraries_may_take_the_places_of_theirs(own):
+    with own.serving():
+        found = own.run(LIBRARIES)
     assert found == [7.0, 6.0, 2.0, 2.0, 10.0, 20.0, 4.0, "Jitted"]

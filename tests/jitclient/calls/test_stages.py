@@ -1,4 +1,4 @@
-"""One stage at a time: what is lowered and compiled is on the daemon, nothing has run, and other kinds are refused."""
+"""Stages one at a time: lowering and compiling happen on the daemon, nothing has run, and other kinds are refused."""
 
 import functools
 from collections.abc import Callable
@@ -163,10 +163,9 @@ def test_methods_and_partials_are_lowered_too() -> None:
     assert jitclient.jit(partial).lower(X).compile()(X)["out"].tolist() == (X * 3).tolist()
 
 
-def test_a_program_that_its_daemon_lost_is_made_again(new_daemon: Any, short_path: Any, run_script: Any) -> None:
-    address = f"unix:{short_path}/d.sock"
-    with new_daemon(address):
-        found = run_script(
+def test_a_program_that_its_daemon_lost_is_made_again(own: Any) -> None:
+    with own.serving():
+        found = own.run(
             """
             import json, subprocess, sys, numpy as np, jitclient
             jitted = jitclient.jit(lambda x: x + 1)
@@ -177,6 +176,6 @@ def test_a_program_that_its_daemon_lost_is_made_again(new_daemon: Any, short_pat
             subprocess.run([sys.executable, "-P", "-m", "jitserver", "stop"], check=True, capture_output=True)
             print(json.dumps([first, second]))
             """,
-            env={"JITSERVER_ADDRESS": address, "JITSERVER_AUTOSTART": "1"},
+            JITSERVER_AUTOSTART="1",
         )
     assert found == [2, 3]

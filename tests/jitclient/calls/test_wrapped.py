@@ -1,4 +1,4 @@
-"""What `functools.wraps` and the like copy between jitted functions is a description, and never how they run."""
+"""Attributes that `functools.wraps` and the like copy between jitted functions never decide how they run."""
 
 import copy
 import functools

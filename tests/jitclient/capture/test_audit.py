@@ -1,4 +1,4 @@
-"""What is read from outside while something runs."""
+"""Reads from outside while something runs."""
 
 import os
 import subprocess

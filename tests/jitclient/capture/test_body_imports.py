@@ -201,7 +201,7 @@ USUAL = {
 
 @pytest.fixture
 def usual(write, tmp_path, monkeypatch):
-    """A package that imports of its submodules, imported anew from sources that may differ."""
+    """A package that imports of its submodules, imported again from sources that may differ."""
 
     def imported(changes=()):
         for name in [name for name in sys.modules if name.startswith("um_usual")]:

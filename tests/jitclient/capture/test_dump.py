@@ -1,4 +1,4 @@
-"""What `capture` refuses, what it says then, and what it tells besides the bytes."""
+"""Objects that `capture` refuses, the messages, and what it returns besides the bytes."""
 
 import subprocess
 import sys

@@ -1,8 +1,8 @@
-"""What a source shows of its names without being run."""
+"""Names that a source shows without being run."""
 
 import ast
 
-from jitclient.capture.user_code.outline import Signature, outline_of
+from jitclient.capture.user_code.module_sources import Signature, outline_of
 
 SOURCE = """
 import a.b, c as d

@@ -1,4 +1,4 @@
-"""The state of a process that is carried to whoever traces."""
+"""The state of a process that is carried to the tracing process."""
 
 import contextlib
 import decimal

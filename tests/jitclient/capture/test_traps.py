@@ -1,4 +1,4 @@
-"""What cannot travel fails however it is used, and the use is noted."""
+"""An object that cannot travel fails however it is used, and the use is noted."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a client trace is told of the backend, with a stand-in for a daemon that has GPUs."""
+"""The backend that a client's trace sees, with a stand-in for a daemon that has GPUs."""
 
 import threading
 

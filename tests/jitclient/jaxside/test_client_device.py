@@ -1,4 +1,4 @@
-"""The client's own jax computes on the CPU, unless it has begun elsewhere or is told to stay as it is."""
+"""The client's own jax computes on the CPU, unless it has begun elsewhere or the user forbids the change."""
 
 from collections.abc import Callable
 from typing import Any

@@ -19,7 +19,7 @@ LACKS: dict[str, tuple[Callable[[], Any], Any]] = {
     "xla_bridge.get_backend": (lambda: internals.replace_get_backend(pytest.fail), False),
     "xla_bridge._discover_and_register_pjrt_plugins": (internals.find_no_plugins, None),
 }
-"""What jax lacks -> what needs it, and what that returns."""
+"""Missing name of jax -> the accessor that needs it, and its return value then."""
 
 
 @pytest.mark.parametrize("name", LACKS)

@@ -22,7 +22,7 @@ Order = Sequence[int]
 
 
 def describe(obj: Any) -> bytes | None:
-    """What a user's function is called, which is its identity in this file."""
+    """Return the name of a user's function, which is its identity in this file."""
     name = getattr(obj, "__qualname__", None)
     return name.encode() if getattr(obj, "__module__", None) == __name__ and name else None
 
@@ -470,9 +470,9 @@ def test_unlike_computations_have_unlike_digests() -> None:
     assert not [texts for texts in alike.values() if len(texts) > 1]
 
 
-# What cannot be compared has no digest.
+# An object that cannot be compared has no digest.
 
-OPAQUE = Primitive("add")  # by its name, it is another
+OPAQUE = Primitive("add")  # another primitive of jax has this name
 OPAQUE.def_abstract_eval(lambda x, **params: x)
 
 

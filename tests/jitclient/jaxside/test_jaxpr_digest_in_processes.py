@@ -1,4 +1,4 @@
-"""What processes with other hash seeds make of one program of a library has one digest."""
+"""Processes with other hash seeds make one digest of one program of a library."""
 
 from collections.abc import Callable
 from typing import Any

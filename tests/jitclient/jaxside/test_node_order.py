@@ -13,7 +13,7 @@ ARRAYS = ("width", "height", "depth")
 
 @jax.tree_util.register_pytree_node_class
 class Table:
-    """Flattens its attributes in an order that stands for that of a set: `order` is another process's."""
+    """Flattens its attributes in an order that stands for that of a set: `order` is that of another process."""
 
     order = ["width", "unit", "name", "height", "depth"]
 

@@ -51,7 +51,7 @@ def test_positional_only_arguments_have_no_name() -> None:
     ("given", "error"),
     [
         ({"static_argnums": 3}, ValueError),
-        ({"static_argnames": "nobody"}, ValueError),
+        ({"static_argnames": "missing"}, ValueError),
         ({"static_argnums": "a"}, TypeError),
         ({"static_argnames": 1}, TypeError),
         ({"nonsense": 1}, TypeError),

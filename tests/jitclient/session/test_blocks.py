@@ -19,7 +19,7 @@ SPEC = Spec((N,), "float32")
 
 
 class Daemon:
-    """What a connection offers, without one; runs programs that add one."""
+    """The methods of a connection, without one; runs programs that add one."""
 
     def __init__(self, max_bytes: int = 1 << 30) -> None:
         self.pool = Pool(max_bytes)

@@ -1,4 +1,4 @@
-"""Callbacks of a client happen while its call waits for them: nobody else waits, and each client has its own."""
+"""Callbacks of a client happen while its call waits for them: no other client waits, and each client has its own."""
 
 import json
 import queue

@@ -1,4 +1,4 @@
-"""What a client hands to a daemon that it starts."""
+"""Environment and options of a daemon that a client starts."""
 
 import fcntl
 import os

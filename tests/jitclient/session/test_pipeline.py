@@ -106,7 +106,7 @@ def test_a_result_of_one_call_goes_into_the_next_and_is_dropped(until: Any, coun
     for _ in range(100):
         x = step(x)
     np.asarray(x)
-    until(lambda: counts()["arrays"] <= before + 1, "what nobody holds to be freed")
+    until(lambda: counts()["arrays"] <= before + 1, "the dropped arrays to be freed")
 
 
 def test_a_handle_dropped_while_its_call_is_queued_serves_that_call() -> None:
@@ -230,11 +230,11 @@ def test_a_put_is_repeated_where_the_connection_breaks_and_leaves_nothing_behind
     assert next(failing, False) is False
     assert np.array_equal(np.asarray(put), large)
     assert np.array_equal(np.asarray(small), X)
-    until(lambda: counts()["arrays"] <= before + 2, "what nobody holds to be freed")
+    until(lambda: counts()["arrays"] <= before + 2, "the dropped arrays to be freed")
 
 
 class Peer:
-    """A daemon's end that answers what it is told to."""
+    """A daemon's end that gives the answers of the test."""
 
     def __init__(self) -> None:
         import msgspec

@@ -1,4 +1,4 @@
-"""What must agree between client and daemon, and the commands that mend it."""
+"""Versions that must agree between client and daemon, and the commands that mend a difference."""
 
 import importlib.metadata
 

@@ -307,7 +307,7 @@ def test_busy_frames_report_the_phase_and_are_no_answer(ends: Ends, monkeypatch:
 def test_what_does_not_fit_is_dropped_rather_than_waited_for(ends: Ends) -> None:
     channel = ends.client._channel
     for _ in range(100_000):
-        channel.send_if_room(b"x" * 100)  # nobody reads: the socket's buffer fills, and this returns all the same
+        channel.send_if_room(b"x" * 100)  # no peer reads: the socket's buffer fills, and this returns all the same
     assert not channel.closed
 
 
@@ -327,14 +327,14 @@ def test_over_a_network_nothing_waits_for_more_and_a_lost_host_is_noticed() -> N
 
 
 def lease_from(ends: Ends, answer: Leased, descriptors: list[int]) -> Any:
-    """What a client makes of a daemon that lends it this."""
+    """Return a client's lease from a daemon with this answer."""
     frame = bytes((LEASED,)) + msgspec.msgpack.encode(answer)
     socket.send_fds(ends.bare, [struct.pack("<I", len(frame)) + frame], descriptors)
     return ends.client.lease(1 << 20)
 
 
 def returned(ends: Ends) -> Return:
-    """What the client gives back, after its question."""
+    """Return the blocks that the client gives back, after its question."""
     channel = WireChannel(stream.WireStream(ends.bare))
     assert channel.recv()[0] == LEASE
     answer = channel.recv()

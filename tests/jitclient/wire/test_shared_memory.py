@@ -164,7 +164,7 @@ def test_a_descriptor_comes_with_its_bytes(streams: tuple[WireStream, WireStream
         assert len(came) == 1
         assert fcntl.fcntl(came[0], fcntl.F_GETFD) & fcntl.FD_CLOEXEC
         assert os.fstat(came[0]).st_ino == os.fstat(block.fd).st_ino
-    assert open_descriptors() <= before  # nobody took it
+    assert open_descriptors() <= before  # no receiver took it
 
 
 @pytest.mark.parametrize("looking", [False, True])

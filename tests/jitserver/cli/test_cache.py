@@ -181,7 +181,7 @@ def test_gc_deletes_what_is_over_a_bound_and_says_how_much(
             (compilations / "left").write_bytes(bytes(1 << 20))
             return str(cli("cache", "gc", env=nobody).stdout)
 
-        # What the daemon tidies at its start may come first, once.
+        # The daemon's clean-up at its start may come first, once.
         until(lambda: said_after_leaving_too_much() == "freed 1 MiB\n", "gc to free what was too much")
         assert not (compilations / "left").exists()
 

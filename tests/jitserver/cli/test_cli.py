@@ -269,7 +269,7 @@ def test_a_daemon_restarts_when_idle_with_too_many_classes(
             )
             return bool(done["running"]) and done["compiles"] == 0
 
-        until(is_new, "the daemon to begin anew")
+        until(is_new, "the daemon to restart")
         assert counts(nowhere["JITSERVER_ADDRESS"])["classes"] == 0
 
 

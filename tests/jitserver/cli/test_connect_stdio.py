@@ -1,4 +1,4 @@
-"""What `jitserver connect-stdio` does between sshd's pipes and the daemon's socket."""
+"""The proxy `jitserver connect-stdio` between sshd's pipes and the daemon's socket."""
 
 import contextlib
 import os
@@ -60,33 +60,20 @@ def write(pipe: int, data: bytes) -> None:
 
 
 @WAYS
-def test_all_bytes_reach_the_daemon_in_order(
-    joined: Callable[..., Joined], pass_on: Callable[[int, int], None], blocking: bool
+@pytest.mark.parametrize("from_pipe", [True, False], ids=["to the daemon", "from the daemon"])
+def test_all_bytes_arrive_in_order(
+    joined: Callable[..., Joined], pass_on: Callable[[int, int], None], blocking: bool, from_pipe: bool
 ) -> None:
-    ends = joined(pass_on, blocking, from_pipe=True)
-    writer = threading.Thread(target=write, args=(ends.writing, WHOLE))
+    ends = joined(pass_on, blocking, from_pipe)
+    send, args = (write, (ends.writing, WHOLE)) if from_pipe else (ends.far.sendall, (WHOLE,))
+    writer = threading.Thread(target=send, args=args)
     writer.start()
-    with ends.far.makefile("rb") as file:
+    with ends.far.makefile("rb") if from_pipe else open(ends.reading, "rb", closefd=False) as file:
         assert file.read(len(WHOLE)) == WHOLE
     writer.join(60)
-    os.close(ends.writing)
+    os.close(ends.writing) if from_pipe else ends.far.close()
     ends.thread.join(60)
-    assert not ends.thread.is_alive(), "the end of the pipe was not noticed"
-
-
-@WAYS
-def test_all_bytes_of_the_daemon_come_back_in_order(
-    joined: Callable[..., Joined], pass_on: Callable[[int, int], None], blocking: bool
-) -> None:
-    ends = joined(pass_on, blocking, from_pipe=False)
-    writer = threading.Thread(target=ends.far.sendall, args=(WHOLE,))
-    writer.start()
-    with open(ends.reading, "rb", closefd=False) as file:
-        assert file.read(len(WHOLE)) == WHOLE
-    writer.join(60)
-    ends.far.close()
-    ends.thread.join(60)
-    assert not ends.thread.is_alive(), "the end of the socket was not noticed"
+    assert not ends.thread.is_alive(), "the end was not noticed"
 
 
 def test_no_byte_between_pipes_and_the_socket_is_copied(

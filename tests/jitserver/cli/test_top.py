@@ -14,7 +14,7 @@ import pytest
 
 import jitclient
 from jitclient.wire.introspection import Making
-from jitserver.cli import top_display
+from jitserver.cli import top
 
 
 def test_it_shows_sessions_programs_and_calls(daemon: str, cli: Callable[..., Any]) -> None:
@@ -95,4 +95,4 @@ def test_when_the_daemon_ends_within_the_interval_it_says_so(
 
 def test_a_program_that_is_made_for_another_machine_names_no_process() -> None:
     making = Making("k" * 32, "f(f32[3])", "tracing", 1.5, (0, 17))
-    assert top_display._making(making)[3:] == ["remote", "17"]
+    assert top._making(making)[3:] == ["remote", "17"]

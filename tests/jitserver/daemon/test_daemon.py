@@ -1,4 +1,4 @@
-"""What the daemon passes to its helpers."""
+"""Environment that the daemon passes to its helpers."""
 
 import os
 from pathlib import Path

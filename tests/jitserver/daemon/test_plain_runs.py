@@ -173,7 +173,7 @@ def test_the_answer_is_that_of_any_run(engine: Engine, case: str, most: int | No
 
 
 def at_an_older_run(daemon: Daemon) -> None:
-    """A client of the session has connected anew while its Run of before is under way."""
+    """Let a client of the session reconnect while its Run of before is under way."""
     daemon.session.attached = 2
     order = daemon.session.order(b"another client")
     order.take_over("before")
@@ -197,7 +197,7 @@ UNLIKE: dict[str, Any] = {
     "the second call": lambda d: Run([Call(DOUBLE, [ONES], 1), Call(DOUBLE, [ONES, ONES], 2)]),
     "no new calls": lambda d: setattr(d.service, "refuses_calls", True) or Run([Call(DOUBLE, [ONES], 1)]),
     "a Run of a connection before": lambda d: at_an_older_run(d) or Run([Call(DOUBLE, [ONES], 1)]),
-    "what nobody wants": lambda d: d.session.pending_drops.add(5) or Run([Call(DOUBLE, [ONES], 1)]),
+    "handles to drop": lambda d: d.session.pending_drops.add(5) or Run([Call(DOUBLE, [ONES], 1)]),
     "an end": lambda d: d.session.end() or Run([Call(DOUBLE, [ONES], 1)]),
     "another carrier": lambda d: (d.order.take_over(object()) and None) or Run([Call(DOUBLE, [ONES], 1)]),
     "a freeze": lambda d: (d.order.freeze() and None) or Run([Call(DOUBLE, [ONES], 1)]),
@@ -442,7 +442,7 @@ def test_what_was_made_of_arguments_in_place_stays(engine: Engine) -> None:
 
 
 class Later:
-    """A result of a call that goes on after its program was started, as calls of JAX's may."""
+    """A result of a call that continues after its program was started, as calls of JAX's may."""
 
     def __init__(self, x: Any) -> None:
         self.x, self.result = x, None

@@ -49,22 +49,28 @@ def install_package(site: Path, name: str, version: str, source: str, requires: 
     (metadata / "top_level.txt").write_text(name)
 
 
-def test_versions_are_those_that_were_seen_first(tmp_path: Path) -> None:
-    install(tmp_path, "1.0", 2)
-    script = f"""
+def printed_by(folder: Path, script: str) -> list[str]:
+    """Return the lines that a script prints in a fresh process, with `packages` and the folder `site`."""
+    begin = f"""
 import sys
-sys.path.insert(0, {str(tmp_path)!r})
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_packages import install
+sys.path[:0] = [{str(Path(__file__).parent)!r}, {str(folder)!r}]
+from test_packages import LIBRARY, install
 from jitserver.programs.packages import Packages
 from pathlib import Path
-packages = Packages()
-print(packages.version("{LIBRARY}"), packages.replaced(["{LIBRARY}"]))
-install(Path({str(tmp_path)!r}), "1.1", 3)
-print(packages.version("{LIBRARY}"), packages.replaced(["{LIBRARY}"]))
+packages, site = Packages(), Path({str(folder)!r})
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["1.0 []", f"1.0 ['{LIBRARY}']"]
+    done = subprocess.run([sys.executable, "-c", begin + script], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_versions_are_those_that_were_seen_first(tmp_path: Path) -> None:
+    install(tmp_path, "1.0", 2)
+    script = """
+print(packages.version(LIBRARY), packages.replaced([LIBRARY]))
+install(site, "1.1", 3)
+print(packages.version(LIBRARY), packages.replaced([LIBRARY]))
+"""
+    assert printed_by(tmp_path, script) == ["1.0 []", f"1.0 ['{LIBRARY}']"]
 
 
 def test_a_package_that_was_never_seen_was_not_replaced() -> None:
@@ -76,22 +82,14 @@ def test_a_package_that_was_never_seen_was_not_replaced() -> None:
 
 def test_packages_that_a_trace_imports_are_noted(tmp_path: Path) -> None:
     script = f"""
-import sys
-sys.path.insert(0, {str(tmp_path)!r})
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_packages import install
-from jitserver.programs.packages import Packages
-from pathlib import Path
-packages = Packages()
-install(Path({str(tmp_path)!r}), "1.0", 2)
+install(site, "1.0", 2)
 import {LIBRARY}
 packages.record_loaded()
-print(packages.replaced(), packages.version("{LIBRARY}"))
-install(Path({str(tmp_path)!r}), "1.1", 3)
-print(packages.replaced(), packages.version("{LIBRARY}"))
+print(packages.replaced(), packages.version(LIBRARY))
+install(site, "1.1", 3)
+print(packages.replaced(), packages.version(LIBRARY))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["[] 1.0", f"['{LIBRARY}'] 1.0"]
+    assert printed_by(tmp_path, script) == ["[] 1.0", f"['{LIBRARY}'] 1.0"]
 
 
 def test_a_file_that_comes_into_a_package_without_metadata_is_noted(

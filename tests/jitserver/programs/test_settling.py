@@ -1,4 +1,4 @@
-"""Programs that are nobody's until the trace of a client agrees; in a process of their own, as they need an engine."""
+"""Programs that no client finds until the trace of one agrees; in a process of their own, as they need an engine."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What JAX compiles in the process of a run is there for the next one."""
+"""A compilation of JAX in the process of a run is found by the next one."""
 
 import json
 from collections.abc import Callable

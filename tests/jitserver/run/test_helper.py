@@ -1,4 +1,4 @@
-"""What a helper imports first, and when it leaves a run to a process of its own, or ends."""
+"""The imports of a helper, and when it leaves a run to a process of its own, or exits."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What runs have learnt survives in a file, which may be damaged."""
+"""The history of runs survives in a file, which may be damaged."""
 
 from pathlib import Path
 from typing import Any

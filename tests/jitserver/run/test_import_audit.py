@@ -1,4 +1,4 @@
-"""What has changed since modules were imported, or while they were, is noticed."""
+"""Changes since modules were imported, or while they were, are noticed."""
 
 import importlib
 import os

@@ -40,7 +40,7 @@ from jax.interpreters import mlir
 mlir.register_lowering(jax.lax.cos_p, mlir.lower_fun(lambda x, **_: x * 0, multiple_results=False))
 """,
 }
-"""What programs do before the same operations."""
+"""Statements of programs before the same operations."""
 
 IMPORTS = "import jax, jax.numpy as jnp, numpy as np\n"
 
@@ -179,7 +179,7 @@ COUNTED = """
     jax.monitoring.register_event_duration_secs_listener(
         lambda event, _, fun_name="", **__: made.append((event.split("/")[-1], fun_name))
     )
-    double = jax.jit(lambda x: 2 * x)  # from the first function on, jax is told to compute on the CPU
+    double = jax.jit(lambda x: 2 * x)  # from the first function on, jax is set to compute on the CPU
     looked_for = lambda: sys.modules["jitclient.jaxside.operations.recipes"]._place_of.cache_info().misses
     before = looked_for()
     jnp.cos(jnp.linspace(0, 1, 7)) + jax.random.normal(jax.random.key(0), (7,))

@@ -178,16 +178,16 @@ def test_it_goes_on_with_its_command_where_another_process_continues_it(warm: An
         until(lambda: warm.state(pid) == warm.state(process.pid) == "T", "both to stop")
         os.kill(pid, signal.SIGCONT)
         until(lambda: warm.state(process.pid) == "S", "the command to go on")
-    done = warm.end(process, "goes on\n")
-    assert (done.returncode, done.stdout) == (0, "goes on\n")
+    done = warm.end(process, "continues\n")
+    assert (done.returncode, done.stdout) == (0, "continues\n")
 
 
 def test_it_does_not_stop_where_nobody_could_continue_it(warm: Any) -> None:
     process = warm.start(warm.script("print('begins', flush=True)\nprint(input())"), start_new_session=True)
     assert process.stdout.readline() == "begins\n"
     process.send_signal(signal.SIGTSTP)
-    done = warm.end(process, "goes on\n")
-    assert (done.returncode, done.stdout) == (0, "goes on\n")
+    done = warm.end(process, "continues\n")
+    assert (done.returncode, done.stdout) == (0, "continues\n")
 
 
 def test_each_run_has_random_numbers_of_its_own(warm: Any) -> None:

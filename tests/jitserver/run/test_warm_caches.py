@@ -1,4 +1,4 @@
-"""What a helper has looked up before it forks is looked up no more in a run, and what a run changes is still seen."""
+"""Look-ups of a helper before it forks are not repeated in a run, and changes by a run are still seen."""
 
 from collections.abc import Callable
 from typing import Any

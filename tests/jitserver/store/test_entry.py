@@ -1,4 +1,4 @@
-"""What is kept: what took long, was used lately, and takes little."""
+"""The programs that are kept: those that took long, were used lately, and take little."""
 
 import time
 from collections.abc import Callable

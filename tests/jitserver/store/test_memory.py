@@ -64,7 +64,7 @@ def test_pinned_ones_and_those_that_a_session_needs_stay(entry: Callable[..., An
     held.holders.clear()
     memory.put(entry("next"))
     assert keys(memory) == ["pinned"]
-    assert held.program.run is not None  # nobody can call it: there is no need to have it rest
+    assert held.program.run is not None  # no client can call it: there is no need to have it rest
 
 
 def test_one_that_a_session_holds_rests_when_it_is_idle_and_on_the_disk(entry: Callable[..., Any]) -> None:
@@ -75,7 +75,7 @@ def test_one_that_a_session_holds_rests_when_it_is_idle_and_on_the_disk(entry: C
         each.holders.add("a session")
         memory.put(each)
     memory.put(entry("free", age=30 * DAY, disk_bytes=10))
-    assert keys(memory) == ["busy", "idle"]  # one that nobody holds goes first
+    assert keys(memory) == ["busy", "idle"]  # a program that no session holds goes first
     memory.put(entry("pinned", pinned=True))
     assert keys(memory) == ["busy", "pinned"]
     assert idle.program.run is None

@@ -1,4 +1,4 @@
-"""What commands see of the disk while no daemon runs."""
+"""The disk as commands see it while no daemon runs."""
 
 from collections.abc import Callable
 from pathlib import Path

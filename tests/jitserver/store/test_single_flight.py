@@ -1,4 +1,4 @@
-"""One maker per key, and all who wait get what it made."""
+"""A single maker per key, and all who wait get its program."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

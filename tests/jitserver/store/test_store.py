@@ -177,7 +177,7 @@ def test_compilations_are_bounded_too(tmp_path: Path) -> None:
 
 
 class Disk:
-    """Fails when it is told to."""
+    """A disk that fails while it is full."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.full = False
@@ -199,7 +199,7 @@ def test_a_full_disk_is_one_warning_and_a_disk_with_room_again_is_used(
     disk.full = True
     for number in range(8):
         store.put(stored(f"lost {number}"), b"%d" % number, b"")
-    assert store.get("before") is not None  # reading goes on
+    assert store.get("before") is not None  # reads still work
     assert caplog.text.count("disk cache: cannot use") == 1
     assert "No space left" in caplog.text
     disk.full = False

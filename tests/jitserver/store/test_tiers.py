@@ -1,4 +1,4 @@
-"""What threads do to the cache at once."""
+"""Concurrent threads use the cache."""
 
 import os
 import threading

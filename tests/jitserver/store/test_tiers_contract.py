@@ -1,4 +1,4 @@
-"""What holds for every tier of the cache."""
+"""The contract of every tier of the cache."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""What jit specialises on: static and donated arguments, keywords, dtypes, weak types, shapes, settings of jax."""
+"""Specialisations of jit: static and donated arguments, keywords, dtypes, weak types, shapes, settings of jax."""
 
 import functools
 

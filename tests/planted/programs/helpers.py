@@ -1,4 +1,4 @@
-"""What the programs import, as a user's own module beside them."""
+"""A module that the programs import, as a user's own module beside them."""
 
 import enum
 

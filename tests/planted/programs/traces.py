@@ -1,4 +1,4 @@
-"""What a function does while it is traced, besides making a program; and what it reads from outside."""
+"""Side effects of functions while they are traced, and their reads from outside."""
 
 import os
 import warnings

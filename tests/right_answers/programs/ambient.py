@@ -1,4 +1,4 @@
-"""What code reads of its process: it means there what it means in plain JAX."""
+"""Code that reads its process: the values mean on the daemon what they mean in plain JAX."""
 
 import builtins
 import contextlib

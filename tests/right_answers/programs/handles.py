@@ -1,4 +1,4 @@
-"""What programs do with jitted functions and with the arrays that they return."""
+"""Uses of jitted functions and of the arrays that they return."""
 
 import copy
 import functools
@@ -16,7 +16,7 @@ def sq(x):
 
 
 def _used_inside(jitted):
-    """A jitted function that was part of somebody's trace before."""
+    """Return a jitted function that was part of another function's trace before."""
     jax.jit(lambda x: jitted(x))(1.0)
     jax.grad(jitted)(1.0)
     return jitted
@@ -69,7 +69,7 @@ def case_a_call_between_changes_nothing(jit):
 
 
 def case_update_wrapper_of_a_jitted_function(jit):
-    """It takes the other's description, and computes what it computed."""
+    """Take the other's description, and compute the same as before."""
 
     def other(x):
         "Another."
@@ -187,7 +187,7 @@ def case_wraps_over_plain_jit(jit):
 
 def case_description(jit):
     def fun(x: int, *, n: float = 2.0) -> int:
-        "What it does."
+        "Multiply."
         return x * n
 
     found = []
@@ -222,7 +222,7 @@ KEY = jax.random.key(0)
 
 
 def _attempt(use, *args):
-    """What a use gives, or the name of what it raises."""
+    """Return the value of a use, or the name of its exception."""
     try:
         return use(*args)
     except Exception as error:

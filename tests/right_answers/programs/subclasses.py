@@ -1,4 +1,4 @@
-"""What code asks of classes."""
+"""Questions that code asks of classes."""
 
 
 class Base:

@@ -62,11 +62,11 @@ class User:
         )
 
     def jitserver(self, *arguments: str, python: str = sys.executable, **env: str) -> subprocess.CompletedProcess[str]:
-        """One of our commands."""
+        """Run a command of ours."""
         return self.run(python, "-P", "-m", "jitserver", *arguments, **env)
 
     def json(self, *arguments: str, python: str = sys.executable, **env: str) -> Any:
-        """What one of our commands says, which must succeed."""
+        """Return the JSON of a command of ours, which must succeed."""
         return parsed(self.jitserver(*arguments, "--json", python=python, **env))
 
     def call(self, python: str = sys.executable, **env: str) -> None:
@@ -95,7 +95,7 @@ def environment(home: Path) -> dict[str, str]:
 
 
 def as_root(*arguments: str, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
-    """One of our commands, run by root."""
+    """Run a command of ours as root."""
     env = environment(Path("/root"))
     return subprocess.run(
         [python, "-P", "-m", "jitserver", *arguments], env=env, cwd="/", capture_output=True, text=True, timeout=100
@@ -113,7 +113,7 @@ def parsed(done: subprocess.CompletedProcess[str]) -> Any:
 
 
 def failed(done: subprocess.CompletedProcess[str], status: int, *said: str) -> None:
-    """It failed so, and said why on stderr, without a traceback."""
+    """Assert that a command failed so, and said why on stderr, without a traceback."""
     assert done.returncode == status, f"status {done.returncode}: {done.stdout}{done.stderr}"
     assert "Traceback" not in done.stderr, done.stderr
     for text in said:
@@ -130,7 +130,7 @@ def until(condition: Callable[[], Any], what: str, seconds: float = 40) -> Any:
 
 
 def kill(pid: int, number: signal.Signals) -> None:
-    """Sends a signal to a daemon, and to nobody else where there is none."""
+    """Send a signal to a daemon, and to no other process where there is none."""
     assert pid > 1, "no daemon runs"
     os.kill(pid, number)
 

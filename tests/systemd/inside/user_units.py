@@ -43,7 +43,7 @@ def check_errors_are_typed_and_say_what_to_do() -> None:
         u.jitserver("install", XDG_CONFIG_HOME=str(u.home / "other")), 1, "does not read units from", "XDG_CONFIG_HOME"
     )
     assert not [path for path in (u.home / "other").rglob("*") if path.is_file()]
-    failed(as_root("install", "--system", "nobody-of-that-name"), 1, "there is no user")
+    failed(as_root("install", "--system", "no-such-user"), 1, "there is no user")
 
 
 def check_install_takes_over_from_a_daemon_that_was_started_by_hand() -> None:

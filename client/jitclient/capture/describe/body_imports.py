@@ -17,9 +17,8 @@ from jitclient.capture.graph.nodes import Node
 from jitclient.capture.graph.walker import Walker
 from jitclient.capture.user_code.bytecode import Refs, refs_of
 from jitclient.capture.user_code.installed import is_user_module
-from jitclient.capture.user_code.module_sources import code_of, is_surely_imported, source_of
+from jitclient.capture.user_code.module_sources import Outline, code_of, is_surely_imported, source_of
 from jitclient.capture.user_code.names import MISSING
-from jitclient.capture.user_code.outline import Outline
 from jitclient.capture.user_code.source_values import unproved
 
 

@@ -1,6 +1,7 @@
 """Describer for functions: code, namespace and closure, then defaults, attributes and the globals that they read."""
 
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Mapping
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -14,7 +15,6 @@ from jitclient.capture.describe.namespaces import (
     namespace_of,
     whole,
 )
-from jitclient.capture.describe.shard_maps import cells_after_trace
 from jitclient.capture.graph.nodes import Node, Value
 from jitclient.capture.graph.walker import Walker, describes, describes_as
 from jitclient.capture.user_code.bytecode import Refs, refs_of
@@ -26,6 +26,7 @@ from jitclient.errors import AmbientInput, CaptureError
 
 _READERS_OF_PLACES = {"f_lineno", "tb_lineno", "co_filename", "co_firstlineno", "co_positions", "__module__"}
 _DESCRIPTIVE = {"__doc__", "__module__", "__qualname__"}
+_HOME_OF_SHARD_MAP = "jax._src.shard_map"
 
 
 @describes_as("function", FunctionType, by_name=True)
@@ -39,7 +40,7 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
     else:
         walker.leaves_caches_empty(map(content_of, func.__closure__ or ()))
         walker.uses_package(str(home))
-    later = cells_after_trace(func)
+    later = _cells_after_trace(func)
     closure = [
         _held_by_client(walker, cell, name)
         if name in handed.free
@@ -108,6 +109,26 @@ def _cell(walker: Walker, cell: CellType, name: str, later: Any = MISSING) -> Va
             walker.watch.cell(cell)
             node.fill("set_cell", walker.value(content), label=f"closure {name}")
     return node
+
+
+def _cells_after_trace(func: FunctionType) -> Mapping[str, Any]:
+    """Return the cell contents that a trace under the current settings would store, by cell name.
+
+    Functions made by `jax.shard_map` store their mesh and axes when they are first traced. A capture always holds these
+    contents, so it is the same before and after the trace. The result is empty for other functions.
+    """
+    if func.__globals__.get("__name__") != _HOME_OF_SHARD_MAP or not {"mesh", "axis_names"} <= {
+        *func.__code__.co_freevars
+    }:
+        return {}
+    held = dict(zip(func.__code__.co_freevars, map(content_of, func.__closure__ or ()), strict=True))
+    mesh, axis_names = held["mesh"], held["axis_names"]
+    if mesh is None:
+        mesh = sys.modules["jax"].sharding.get_abstract_mesh()
+    names = getattr(mesh, "axis_names", ())
+    if MISSING in (mesh, axis_names) or not names or not isinstance(axis_names, (set, frozenset)):
+        return {}
+    return {"mesh": mesh, "axis_names": frozenset(axis_names or names)}
 
 
 def _held_by_client(walker: Walker, cell: CellType, name: str) -> Node:

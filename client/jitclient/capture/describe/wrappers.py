@@ -16,8 +16,8 @@ from typing import Any
 import cloudpickle
 
 from jitclient.capture.codec.plain import Reduced
-from jitclient.capture.graph.canonical import canonical_digest
 from jitclient.capture.graph.nodes import Node, Value, type_name
+from jitclient.capture.graph.schedule import fingerprint_of, order_sets
 from jitclient.capture.graph.walker import Walker, describes, describes_as
 from jitclient.capture.user_code.installed import is_user_module
 from jitclient.core.digests import digest
@@ -127,12 +127,23 @@ def _digest_of_results(walker: Walker, cached: Any) -> bytes:
         return b""
     _describing.append(cached)
     try:
-        found = [canonical_digest(walker.options, pair) for pair in _results_in(cached)]
+        found = [_canonical_digest(walker.options, pair) for pair in _results_in(cached)]
     finally:
         _describing.pop()
     if None in found:
         raise CaptureError(f"the cache of {cached.__qualname__} holds an object that cannot be captured")
     return digest(b"".join(sorted(filter(None, found))))
+
+
+def _canonical_digest(options: frozenset[str], value: Any) -> bytes | None:
+    """Return a digest of everything that a capture would hold for a value; None if the value cannot be captured."""
+    alone = Walker(options)
+    found = alone.value(value)
+    alone.run()
+    if alone.failed:
+        return None
+    order_sets(alone.unordered)
+    return fingerprint_of(found)
 
 
 def _results_in(cached: Any) -> list[tuple[Any, Any]]:

@@ -6,5 +6,4 @@
 - `watch.py`: the check, made before every call, that nothing was rebound since the capture
 - `set_order.py`: whether the function's results may depend on the order of a set; `set_use.py`: whether one code object
   observes that order
-- `canonical.py`: canonical bytes of one value, for comparisons
 """

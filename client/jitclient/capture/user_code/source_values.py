@@ -13,8 +13,8 @@ from typing import Any
 from jitclient.capture.user_code.bytecode import instructions
 from jitclient.capture.user_code.class_body import MADE_BY_PYTHON, is_generated
 from jitclient.capture.user_code.installed import is_user_module
+from jitclient.capture.user_code.module_sources import Outline
 from jitclient.capture.user_code.names import MISSING
-from jitclient.capture.user_code.outline import Outline
 from jitclient.capture.user_code.ownership import is_user_made
 
 _Proof = Callable[[Any], bool]

@@ -5,12 +5,10 @@ loops in different orders, because a library iterates over a set. The digest of 
 computed from the inputs, so it does not depend on the position of the equation.
 
 - `combining.py`: how digests are combined, and the error for values that cannot be compared
-- `equations.py`: equations and the jaxprs inside them; `loops.py`: loops
-- `sums.py`: sums by their terms, if the caller asks for this
-- `values.py`: everything else in an equation, such as its params; `arrays.py`: arrays; `placements.py`: devices;
-  `functions.py`: functions and primitives
+- `equations.py`: equations, the jaxprs inside them, sums and the whole; `loops.py`: loops
+- `values.py`: everything else in an equation, such as its params; `functions.py`: functions and primitives
 """
 
-from jitclient.jaxside.jaxpr_digest.order_free import order_free_digest
+from jitclient.jaxside.jaxpr_digest.equations import order_free_digest
 
 __all__ = ["order_free_digest"]

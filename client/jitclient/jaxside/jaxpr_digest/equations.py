@@ -1,4 +1,4 @@
-"""Digests of the equations of a jaxpr, and of the jaxprs inside them."""
+"""Digests of a jaxpr: of its equations, of the jaxprs inside them, of sums by their terms, and of the whole."""
 
 import dataclasses
 import functools
@@ -7,7 +7,6 @@ from typing import Any
 
 from jitclient.jaxside.jaxpr_digest import loops
 from jitclient.jaxside.jaxpr_digest.combining import NotComparableError, combine, in_any_order
-from jitclient.jaxside.jaxpr_digest.sums import Sums
 from jitclient.jaxside.jaxpr_digest.values import Values
 
 _MAX_VISITS = 200_000
@@ -57,6 +56,44 @@ class EquationDigest:
     digest: bytes
     results: Sequence[bytes]
     token: bytes
+
+
+class Sums:
+    """The terms of the sums in a jaxpr, stored under the digests of the sums.
+
+    A sum's digest is that of its terms in any order. The values of sums with equal digests are equal except for
+    rounding, so callers must ask for these digests. A library that adds up over a set uses another order, and so
+    another rounding, in each process.
+    """
+
+    def __init__(self) -> None:
+        self._terms: dict[bytes, tuple[bytes, list[bytes]]] = {}
+
+    @staticmethod
+    def are_made_by(equation: Any) -> bool:
+        """Return whether the results of an equation are sums of two arrays."""
+        from jax.extend.core import primitives
+
+        return equation.primitive in (primitives.add_p, primitives.add_jaxvals_p)
+
+    def of(self, kind: bytes, operands: Sequence[bytes]) -> tuple[bytes, list[bytes]]:
+        """Return the digest of an addition and the digests of its results.
+
+        The digest of the addition does not include the operands, because partial sums depend on the order.
+
+        Args:
+            kind: A digest of the addition without its operands. Additions of one kind have the same types, and only
+                their terms are merged.
+            operands: The digests of the operands.
+        """
+        terms = [term for operand in operands for term in self._terms_of(kind, operand)]
+        result = combine(b"sum", kind, in_any_order(terms))
+        self._terms[result] = kind, terms
+        return combine(b"addition", kind), [result]
+
+    def _terms_of(self, kind: bytes, operand: bytes) -> list[bytes]:
+        known, terms = self._terms.get(operand, (kind, [operand]))
+        return terms if known == kind else [operand]
 
 
 class Equations:
@@ -237,3 +274,29 @@ def _literal_class() -> Any:
     from jax.extend.core import Literal
 
     return Literal
+
+
+def order_free_digest(
+    jaxpr: Any, describe: Callable[[Any], bytes | None], sums_in_any_order: bool = False
+) -> bytes | None:
+    """Return a digest that is equal for equal computations, no matter in which order their equations are.
+
+    The order of the operands of inner jaxprs and of the carries of loops does not count either. The order of the
+    jaxpr's own inputs and outputs counts, and so does the order of its effects and callbacks. Equal digests mean equal
+    computations, if the versions of installed packages are equal.
+
+    Args:
+        jaxpr: A `ClosedJaxpr`.
+        describe: Gives bytes that identify a function, a class or another object that is not plain data; None if it
+            knows none. For callables, it takes precedence over all other descriptions.
+        sums_in_any_order: Whether `a + b + c` and `c + a + b` are to have equal digests. Their values differ by
+            rounding.
+
+    Returns:
+        The digest, or None if a part of the jaxpr cannot be compared.
+    """
+    try:
+        return combine(b"program", Equations(describe, Sums() if sums_in_any_order else None).function(jaxpr))
+    # Besides NotComparableError: RecursionError for deep nesting, and any error with another version of jax.
+    except Exception:
+        return None

@@ -1,4 +1,4 @@
-"""Digests of the values that a jaxpr holds besides its variables: params, avals, literals and constants."""
+"""Digests of the values that a jaxpr holds besides its variables: params, avals, literals, arrays and placements."""
 
 import enum
 import functools
@@ -11,12 +11,14 @@ import numpy as np
 from jitclient.capture.user_code.installed import is_user_module
 from jitclient.capture.user_code.names import constant_home
 from jitclient.capture.user_code.ownership import is_made_in_c
-from jitclient.jaxside.jaxpr_digest import arrays
+from jitclient.core.digests import array_digest
 from jitclient.jaxside.jaxpr_digest.combining import NotComparableError, combine, in_any_order
 from jitclient.jaxside.jaxpr_digest.functions import function_digest, home_digest, primitive_digest
-from jitclient.jaxside.jaxpr_digest.placements import placement_fields, public_slots
 
 _Digest = Callable[[Any], bytes]
+_PlacementFields = Callable[[Any], list[Any]]
+
+_BUILT_IN_KEYS = ("threefry2x32", "rbg", "unsafe_rbg")
 
 _PLAIN: dict[type, _Digest] = {
     type(None): lambda value: combine(b"None"),
@@ -96,19 +98,19 @@ class Values:
         # The rules of a primitive are not in the object, so the attributes do not identify it.
         if isinstance(value, _primitive_class()):
             return primitive_digest(value) or self._described(value)
-        if arrays.is_array(value):
-            return arrays.value_digest(value, self.digest)
+        if _is_array(value):
+            return _array_digest(value, self.digest)
         # jax derives classes of its own from Python's number types.
         if isinstance(value, (int, float, complex)) and hasattr(value, "aval"):
             number = _PLAIN[next(base for base in type(value).__mro__ if base in _PLAIN)](value)
             return combine(b"typed number", self._of_class(type(value)), number, self.aval(value.aval))
         if isinstance(value, (np.dtype, _key_dtype_class())):
-            return arrays.dtype_digest(value)
+            return _dtype_digest(value)
         if type(value) in _pure_avals():
-            return combine(b"aval", self._of_class(type(value)), self.digest(public_slots(value)))
+            return combine(b"aval", self._of_class(type(value)), self.digest(_public_slots(value)))
         if type(value) is _tree_class():
             return combine(b"tree", self._of_node(value), *map(self.digest, value.children()))
-        fields = placement_fields(value)
+        fields = _placement_fields(value)
         if fields is not None:
             return combine(b"placement", self._of_class(type(value)), *map(self.digest, fields))
         return None
@@ -208,3 +210,114 @@ def _key_dtype_class() -> type:
     import jax
 
     return type(jax.eval_shape(lambda: jax.random.key(0)).dtype)
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether a value is an array of numpy or jax, or a scalar of numpy."""
+    import jax
+
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)):
+        return True
+    # Newer versions of jax wrap literals in classes of their own.
+    return type(value).__module__.startswith("jax.") and hasattr(value, "__array__")
+
+
+def _array_digest(array: Any, of_value: Callable[[Any], bytes]) -> bytes:
+    """Return the digest of an array's type, its bytes, and its sharding if a user has committed it."""
+    import jax
+
+    where = array.sharding if isinstance(array, jax.Array) and array.committed else None
+    dtype = _dtype_digest(array.dtype)
+    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
+        array = jax.random.key_data(array)
+    return combine(
+        b"array", _kind_of_array(array), dtype, of_value(tuple(array.shape)), _bytes_of_array(array), of_value(where)
+    )
+
+
+def _kind_of_array(array: Any) -> bytes:
+    """Return whether a value is an array or a numpy scalar: some params distinguish them."""
+    return b"scalar" if isinstance(array, np.generic) else b"array"
+
+
+def _bytes_of_array(array: Any) -> bytes:
+    data = np.ascontiguousarray(np.asarray(array))
+    if data.dtype.hasobject:
+        raise NotComparableError(array)
+    return array_digest(data.reshape(-1).view(np.uint8).data)
+
+
+def _dtype_digest(dtype: Any) -> bytes:
+    """Return the digest of a dtype, including those of PRNG keys.
+
+    Raises:
+        NotComparableError: The dtype is structured, or belongs to keys of another implementation.
+    """
+    import jax
+
+    if dtype == jax.dtypes.float0:
+        return combine(b"float0")
+    if isinstance(dtype, np.dtype) and dtype.fields is None:
+        scalar = dtype.type
+        return combine(b"dtype", *[part.encode() for part in (scalar.__module__, scalar.__qualname__, dtype.str)])
+    for name in _BUILT_IN_KEYS:
+        # Equality of key dtypes compares the functions of their implementations, not only the names.
+        if dtype == _key_dtype(name):
+            return combine(b"key", name.encode())
+    raise NotComparableError(dtype)
+
+
+@functools.cache
+def _key_dtype(name: str) -> Any:
+    import jax
+
+    return jax.eval_shape(lambda: jax.random.key(0, impl=name)).dtype
+
+
+def _placement_fields(value: Any) -> list[Any] | None:
+    """Return the values that distinguish a mesh, sharding or device from others of its class; None for other objects.
+
+    The values are public attributes, and not all of them: some of these classes also store caches in attributes, and
+    others are made in C.
+
+    Raises:
+        NotComparableError: The object is a sharding of another class.
+    """
+    for cls, fields in _placement_classes().items():
+        if type(value) is cls:
+            return fields(value)
+    if isinstance(value, _sharding_class()):
+        raise NotComparableError(value)
+    return None
+
+
+@functools.cache
+def _placement_classes() -> dict[type, _PlacementFields]:
+    import jax
+    from jax import sharding
+
+    return {
+        sharding.PartitionSpec: lambda spec: [tuple(spec), _public_slots(spec)],
+        sharding.AbstractMesh: lambda mesh: [
+            *(mesh.axis_sizes, mesh.axis_names, mesh.axis_types, getattr(mesh, "abstract_device", None))
+        ],
+        sharding.Mesh: lambda mesh: [
+            *(mesh.devices.shape, list(mesh.devices.flat), mesh.axis_names, getattr(mesh, "axis_types", None))
+        ],
+        sharding.NamedSharding: lambda placed: [placed.mesh, placed.spec, placed.memory_kind, repr(placed)],
+        sharding.SingleDeviceSharding: lambda placed: [*placed.device_set, placed.memory_kind, repr(placed)],
+        type(jax.devices()[0]): lambda device: [device.platform, device.device_kind, device.process_index, device.id],
+    }
+
+
+@functools.cache
+def _sharding_class() -> type:
+    from jax.sharding import Sharding
+
+    return Sharding
+
+
+def _public_slots(value: Any) -> dict[str, Any]:
+    """Return the contents of an object's public slots. jax stores computed values in private ones."""
+    names = [name for cls in type(value).__mro__ for name in vars(cls).get("__slots__", ()) if name[0] != "_"]
+    return {name: getattr(value, name) for name in names if hasattr(value, name)}

@@ -314,7 +314,7 @@ def program(name: str, g: str) -> dict[str, Any]:
 
 
 def traced(name: str, g: str) -> tuple[float, Reads]:
-    """What a program's function returns, and what it read."""
+    """Return the value of a program's function, and its reads."""
     function = program(name, g)["f"]
     with observed() as observation:
         value = float(function(2.0))

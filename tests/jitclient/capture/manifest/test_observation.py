@@ -1,4 +1,4 @@
-"""What is observed of a trace, what it changed, and that it neither fails nor disturbs anything."""
+"""Observation of a trace: its reads, its changes, and that observing neither fails nor disturbs anything."""
 
 import cProfile
 import gc
@@ -304,7 +304,7 @@ def test_an_exception_passes_and_no_hook_stays(package: Write) -> None:
 
 @pytest.fixture
 def no_hooks() -> Iterator[None]:
-    """What measures the coverage of the tests, say, gets its hooks back."""
+    """Remove the hooks, and restore those of, say, coverage afterwards."""
     trace, profile = sys.gettrace(), sys.getprofile()
     sys.settrace(None)
     sys.setprofile(None)

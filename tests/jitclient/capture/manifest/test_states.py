@@ -20,7 +20,7 @@ CHANGES = ("", "5", "6")
 
 @pytest.fixture(scope="module", autouse=True)
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The packages, in a folder on the path; afterwards, all is as it was."""
+    """Put the packages in a folder on the path; afterwards, restore all."""
     folder = tmp_path_factory.mktemp("library") / "site-packages"
     write_packages(folder)
     with pytest.MonkeyPatch.context() as patch:

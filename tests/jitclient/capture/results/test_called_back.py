@@ -53,7 +53,7 @@ FLAT = Reduced("instance", (named("jax._src.callback", "_FlatCallback"),))
 
 
 def flat(function: Any) -> tuple[Reduced, ...]:
-    """What JAX makes of a callback."""
+    """Return JAX's wrapper of a callback."""
     return FLAT, Reduced("+restore", (0, (), (("callback_func", function), ("in_tree", None))))
 
 

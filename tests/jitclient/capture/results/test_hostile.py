@@ -160,7 +160,7 @@ def test_a_key_with_a_hash_of_its_own_is_refused_before_it_is_hashed(filled: Red
 
 
 class Reducing:
-    """Pickles as it is told to."""
+    """An object that pickles as the test says."""
 
     def __init__(self, *parts: Any) -> None:
         self._parts = parts

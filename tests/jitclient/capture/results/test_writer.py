@@ -1,4 +1,4 @@
-"""What a trace made, written by a daemon and made again here."""
+"""Objects that a trace made, written by a daemon and made again here."""
 
 import collections
 import functools

@@ -1,4 +1,4 @@
-"""What a client drops over a new connection while the daemon still executes a Run of the old one."""
+"""Handles that a client drops over a new connection while the daemon still executes a Run of the old one."""
 
 import threading
 from collections.abc import Iterator

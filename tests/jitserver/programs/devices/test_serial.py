@@ -1,4 +1,4 @@
-"""Programs over several devices take turns, and a callback that waits for its own turn is told."""
+"""Programs over several devices take turns, and a callback that waits for its own turn raises."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 
 
 def run_for(client: object, run: Callable[[], Any], *ask: Callable[[], Any]) -> Any:
-    """What a thread of the daemon does for a client: run a program, perhaps with a callback."""
+    """Run a program for a client as a thread of the daemon does, perhaps with a callback."""
     serial.set_client(client)
     return serial.run_serially(run, *map(serial.recording_callbacks, ask))
 

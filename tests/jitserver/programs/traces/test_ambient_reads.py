@@ -1,4 +1,4 @@
-"""What an installed package reads of the world while it is traced: noticed where it matters."""
+"""An installed package's reads from outside while it is traced: noticed where they matter."""
 
 import json
 import os

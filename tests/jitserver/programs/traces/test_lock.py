@@ -1,4 +1,4 @@
-"""One trace at a time."""
+"""The lock allows one trace at a time."""
 
 import threading
 

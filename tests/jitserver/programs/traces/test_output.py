@@ -1,4 +1,4 @@
-"""What captured code prints and warns of while the daemon traces it, its caller has had from its own trace."""
+"""Prints and warnings of captured code while the daemon traces it: its caller has had them from its own trace."""
 
 import subprocess
 import sys
