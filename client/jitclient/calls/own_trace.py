@@ -220,7 +220,10 @@ class OwnTrace:
 
     def callbacks(self) -> tuple[Callable[..., tuple[Any, ...]], ...]:
         """Return the functions that the program calls back, in the order of their slots."""
-        return functions_of(*self._in_wire_order())
+        traced, lowered = self._in_wire_order()
+        if lowered is None and self.callbacks_for_people():
+            lowered = traced.lower()  # for this process's own platform, with the same functions
+        return functions_of(traced, lowered)
 
     def exported(self, name: str) -> Exported:
         """Return the program in a form for the daemon.
@@ -284,6 +287,9 @@ class OwnTrace:
     def _in_wire_order(self) -> tuple[Any, Any]:
         """Return JAX's traced and lowered stages, with arguments and results in wire order.
 
+        The lowered stage is None if only a process that has the platform's devices can lower the function. JAX lowers
+        callbacks and kernels only there.
+
         Raises:
             Raised: JAX refuses to lower the function.
         """
@@ -292,13 +298,16 @@ class OwnTrace:
             if (self._order, self._order_of_results()) != (None, None):
                 function = original_jit(self._over_leaves("function"), donate_argnums=self._donated(), **self._options)
                 traced = function.trace(*self._avals())
+            lowered = None
             try:
-                self._lowered = traced, traced.lower(lowering_platforms=(self._platform,))
+                lowered = traced.lower(lowering_platforms=(self._platform,))
             except Exception as error:
                 if isinstance(error, Warning) or (traced is self._traced and self._sees_own_devices):
                     # JAX refuses the program, or warns where warnings are errors.
                     raise Raised(error) from None
-                raise
+                if self._sees_own_devices:
+                    raise
+            self._lowered = traced, lowered
         traced, lowered = self._lowered
         return traced, lowered
 

@@ -35,12 +35,15 @@ def evidence_of(traced: Any, lowered: Any, ref: values.Ref) -> Evidence:
 
     Args:
         traced: The function as traced by JAX.
-        lowered: The function as lowered by JAX.
+        lowered: The function as lowered by JAX; None if this process cannot lower it. Such evidence differs from all
+            others, so only the order-free digest decides.
         ref: Gives the position of an object in the capture, or None.
     """
+    callbacks = callback_names(traced.jaxpr, ref)
+    if lowered is None:
+        return Evidence(b"not lowered", callbacks=callbacks)
     text = _MODULE.sub("module", lowered.as_text(), count=1)
     text = _EMPTY.sub("", _RESULT_INFO.sub("", text))
-    callbacks = callback_names(traced.jaxpr, ref)
     found = digest("\n".join([text, *callbacks]).encode())
     return Evidence(found, text if len(text) <= _MAX_TEXT else "", callbacks)
 

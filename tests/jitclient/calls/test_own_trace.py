@@ -3,21 +3,22 @@
 import functools
 import operator
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from jax.experimental import pallas
 
 import jitclient
 from jitclient.calls.own_trace import OwnTrace
 from jitclient.calls.raised import Raised
 from jitclient.capture.codec import values
-from jitclient.jaxside.evidence import evidence_of
+from jitclient.jaxside.evidence import difference_of_evidence, evidence_of, order_free
 from jitclient.jaxside.trace_events import code_of
-from jitclient.wire.messages import Spec
+from jitclient.wire.messages import DeviceInfo, Evidence, Spec
 
 COUNTED = ("traces", "compiles", "hits", "misses", "captures_loaded", "client_traces", "local_runs")
 
@@ -318,10 +319,10 @@ def test_the_key_of_a_function_with_declared_inputs() -> None:
     assert key == jitclient.function_key(jitclient.jit(reads, deps=["HOME"]))
 
 
-def own_trace(fun: Callable[..., Any]) -> OwnTrace:
+def own_trace(fun: Callable[..., Any], platform: str = "cpu", devices: Sequence[DeviceInfo] = ()) -> OwnTrace:
     x = np.float32(1)
     made = OwnTrace(lambda: jax.jit(fun), lambda: ((x,), {}), ((x,), {}), [x], (Spec((), "float32"),))
-    made.run("cpu", [], None, "")
+    made.run(platform, devices, None, "")
     return made
 
 
@@ -359,6 +360,29 @@ def test_the_order_on_the_wire_changes_nothing_else() -> None:
     made.run("cpu", [], (2, 1, 0), "")
     traced = jax.jit(lambda c, b, a: [a * 2, b], donate_argnums=2, keep_unused=True).trace(z, y, x)
     assert made.evidence(values.no_deref) == evidence_of(traced, traced.lower(), values.no_deref)
+
+
+@pytest.mark.filterwarnings("ignore")  # JAX's one of the Triton backend
+def test_a_trace_that_only_the_daemon_can_lower_is_compared_by_its_jaxpr() -> None:
+    def doubled(given: Any, result: Any) -> None:
+        result[...] = given[...] * 2
+
+    def calls_back(x: Any) -> Any:
+        jax.debug.print("{}", x)
+        return x + 1
+
+    def compiles_a_kernel(x: Any) -> Any:
+        return pallas.pallas_call(doubled, out_shape=x)(x)
+
+    def ref(value: Any) -> None:
+        """Return no position: nothing is captured."""
+
+    for fun, number in (calls_back, 1), (compiles_a_kernel, 0):
+        own = own_trace(fun, "cuda", [DeviceInfo("NVIDIA H100 80GB HBM3", "gpu", None)])
+        evidence = own.evidence(ref)
+        assert len(evidence.callbacks) == len(own.callbacks()) == number
+        assert difference_of_evidence(evidence, Evidence(b"another", callbacks=evidence.callbacks))
+        assert own.order_free(ref) == order_free(jax.jit(fun).trace(np.float32(1)), ref) != b""
 
 
 def test_whatever_keeps_a_program_here_is_an_error_of_capture() -> None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
-from jax.experimental import io_callback
+from jax.experimental import io_callback, pallas
 from jax.extend.core import Primitive
 
 from jitclient.jaxside.jaxpr_digest import order_free_digest
@@ -277,8 +277,54 @@ def mutated(use: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
     return run
 
 
+def kernel(
+    change: Callable[[Any, Any], None],
+    index: Callable[[Any], tuple[Any, ...]] = lambda n: (n,),
+    rows: int = 1,
+    grid: int = 3,
+) -> Callable[[Any], Any]:
+    def run(x: Any) -> Any:
+        def body(given: Any, result: Any) -> None:
+            change(given, result)
+
+        spec = pallas.BlockSpec((rows,), index)
+        return pallas.pallas_call(body, out_shape=x, grid=(grid,), in_specs=[spec], out_specs=spec)(x)
+
+    return run
+
+
+def doubled(given: Any, result: Any) -> None:
+    result[...] = given[...] * 2
+
+
+def first(given: Any, result: Any) -> None:
+    @pallas.when(pallas.program_id(0) == 0)
+    def _() -> None:
+        result[...] = given[...]
+
+
+def second(given: Any, result: Any) -> None:
+    @pallas.when(pallas.program_id(0) == 1)
+    def _() -> None:
+        result[...] = given[...]
+
+
+def written(order: Sequence[int]) -> Callable[[Any, Any], None]:
+    def change(given: Any, result: Any) -> None:
+        for number in order:
+            result[...] = given[...] + number
+
+    return change
+
+
 CHANGES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "literal": (lambda x: x + 1, lambda x: x + 2),
+    "reference that is changed": (mutated(lambda a, b: a), mutated(lambda a, b: b)),
+    "blocks of a kernel": (kernel(doubled), kernel(doubled, rows=3)),
+    "places of a kernel's blocks": (kernel(doubled), kernel(doubled, index=lambda n: (2 - n,))),
+    "grid of a kernel": (kernel(doubled), kernel(doubled, grid=2)),
+    "condition in a kernel": (kernel(first), kernel(second)),
+    "order of writes in a kernel": (kernel(written([1, 2])), kernel(written([2, 1]))),
     "sign of zero": (lambda x: x + 0.0, lambda x: x + -0.0),
     "nan and infinity": (lambda x: x + jnp.nan, lambda x: x + jnp.inf),
     "constant": (lambda x: x + np.arange(3.0), lambda x: x + np.arange(3.0) * 2),
@@ -486,11 +532,10 @@ def hold(**params: Any) -> Callable[[Any], Any]:
         hold(),
         calling(lambda x: x),
         calling(np.vectorize(lambda x: x)),
-        mutated(lambda a, b: a),
         lambda x: lax.rng_uniform(0.0, 1.0, (3,)),
         kept(policy=lambda *args, **params: True),
     ],
-    ids=["primitive", "callback", "object", "mutable array", "random state", "policy"],
+    ids=["primitive", "callback", "object", "random state", "policy"],
 )
 def test_what_is_not_known_has_no_digest(fun: Callable[[Any], Any]) -> None:
     assert order_free_digest(jax.make_jaxpr(fun)(Y), lambda obj: None) is None

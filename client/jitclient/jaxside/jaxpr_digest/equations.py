@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from jitclient.jaxside.jaxpr_digest import loops
@@ -114,6 +114,8 @@ class Equations:
         A function uses only its inputs, so the symbols of enclosing loops do not occur in it.
         """
         inner = getattr(jaxpr, "jaxpr", jaxpr)
+        if not all(map(self.values.is_pure, _avals_in(inner))):
+            return self._kernel(jaxpr)
         names = [(b"input", inner.invars)]
         if not hasattr(jaxpr, "consts"):
             names.append((b"constant", inner.constvars))
@@ -121,6 +123,33 @@ class Equations:
         avals = [self.values.aval(variable.aval) for _, found in names for variable in found]
         body = self.body(jaxpr, symbols[0], Place(0, combine(b"start")), *symbols[1:])
         return combine(b"function", combine(b"avals", *avals), *body.outputs, body.equations, body.token)
+
+    def _kernel(self, jaxpr: Any) -> bytes:
+        """Return the digest of a jaxpr that has references to memory: its equations have an order, as in a kernel."""
+        inner, digest, numbers = getattr(jaxpr, "jaxpr", jaxpr), self.values.digest, dict[Any, bytes]()
+
+        def bound(kind: bytes, variables: Sequence[Any]) -> bytes:
+            for variable in variables:
+                numbers[variable] = combine(b"variable", b"%d" % len(numbers))
+            return combine(kind, *[digest(variable.aval) for variable in variables])
+
+        def used(atoms: Sequence[Any]) -> list[bytes]:
+            return [
+                combine(b"literal", digest(atom.aval), digest(atom.val))
+                if isinstance(atom, _literal_class())
+                else numbers[atom]
+                for atom in atoms
+            ]
+
+        parts = [bound(b"constants", inner.constvars), bound(b"inputs", inner.invars)]
+        parts += map(digest, getattr(jaxpr, "consts", ()))
+        for equation in inner.eqns:
+            self._n_equations += 1
+            if self._n_equations > _MAX_VISITS:
+                raise NotComparableError(equation)
+            fixed = self.fixed(equation, _NOT_OF_THE_PROGRAM.get(equation.primitive.name, ()))
+            parts += [combine(b"equation", fixed, *used(equation.invars)), bound(b"results", equation.outvars)]
+        return combine(b"kernel", *parts, combine(b"outputs", *used(inner.outvars)))
 
     def body(self, jaxpr: Any, operands: Sequence[bytes], place: Place, constants: Sequence[bytes] = ()) -> Body:
         """Return the digests of a jaxpr that is applied to operands."""
@@ -211,6 +240,13 @@ class Equations:
         if found is None:
             found = self._with_effects[id(equation)] = equation, _has_effects(equation)
         return found[1]
+
+
+def _avals_in(jaxpr: Any) -> Iterator[Any]:
+    """Yield the abstract values of the variables that a jaxpr binds."""
+    for variables in (jaxpr.constvars, jaxpr.invars, *(equation.outvars for equation in jaxpr.eqns)):
+        for variable in variables:
+            yield variable.aval
 
 
 def _has_effects(equation: Any) -> bool:

@@ -57,6 +57,10 @@ class Values:
             known = self._known[id(value)] = value, self._of_object(value)
         return known[1]
 
+    def is_pure(self, aval: Any) -> bool:
+        """Return whether an abstract value describes an array or a token, and not a reference to memory."""
+        return type(aval) in _pure_avals()
+
     def aval(self, aval: Any) -> bytes:
         """Return the digest of a variable's abstract value, which must describe an array or a token.
 
@@ -65,7 +69,7 @@ class Values:
         Raises:
             NotComparableError: The abstract value is of another kind.
         """
-        if type(aval) not in _pure_avals():
+        if not self.is_pure(aval):
             raise NotComparableError(aval)
         return self.digest(aval)
 
