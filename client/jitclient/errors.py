@@ -3,7 +3,8 @@
 JitserverError
 ├── SettingsError (ValueError)         a JITSERVER_* variable, or JAX_PLATFORMS, has an invalid value
 ├── CaptureError (TypeError)           a function cannot be captured, or a capture cannot be loaded
-│   └── AmbientInput                   a function reads something outside Python's objects (a file, the environment)
+│   ├── AmbientInput                   a function reads something outside Python's objects (a file, the environment)
+│   └── CaptureTooSlow                 a capture took longer than a trace in each process does
 ├── DaemonError (ConnectionError)
 │   ├── DaemonUnavailable              no daemon answers, and none could be started
 │   │   ├── DaemonHangs                the daemon did not answer for too long, and is asked again later

@@ -72,3 +72,66 @@ def test_callbacks_happen_in_the_client(
         with new_daemon(address, env={"JAX_PLATFORMS": "cuda,cpu"}):
             assert run_script(program, env=env) == expected
             assert counts(address)["local_runs"] == 0
+
+
+def test_what_a_client_computes_itself_takes_no_memory_of_the_gpu(
+    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
+) -> None:
+    address = f"unix:{short_path}/d.sock"
+    program = """
+        import json, os, subprocess
+        import jitclient, jax
+
+        key = jax.random.key(0)
+        jitclient.jit(jax.random.normal)(key)
+        holders = subprocess.run(
+            ["nvidia-smi", "--query-compute-apps=pid", "--format=csv,noheader"], capture_output=True, text=True
+        ).stdout.split()
+        print(json.dumps([str(os.getpid()) in holders, jax.default_backend()]))
+    """
+    with new_daemon(address, env={"JAX_PLATFORMS": "cuda,cpu"}):
+        env = {"JITSERVER_ADDRESS": address, "JAX_PLATFORMS": "", "JITSERVER_FALLBACK": "error"}
+        assert run_script(program, env=env) == [False, "cpu"]
+
+
+KERNEL = """
+    import json
+    import numpy as np
+    import jitclient
+    from jax.experimental import pallas
+
+    def body(given, result):
+        result[...] = given[...] * 2 + 1
+
+    @jitclient.jit
+    def doubled(x):
+        return pallas.pallas_call(body, out_shape=x)(x)
+
+    print(json.dumps(np.asarray(doubled(np.ones((16, 16), np.float32))).sum().item()))
+"""
+PINNED = """
+    import json
+    import jitclient, jax, numpy as np
+
+    device = jax.devices()[0]
+    there = jax.device_put(np.ones(8, np.float32), jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host"))
+    moved = jitclient.jit(lambda x: jax.device_put(x, jax.sharding.SingleDeviceSharding(device)) + 1)
+    print(json.dumps([np.asarray(moved(there)).sum().item() for _ in range(3)]))
+"""
+
+
+@pytest.mark.parametrize(("program", "expected"), [(KERNEL, 768.0), (PINNED, [16.0] * 3)], ids=["kernel", "pinned"])
+def test_later_processes_find_the_program(
+    new_daemon: Callable[..., Any],
+    short_path: Path,
+    counts: Callable[..., dict[str, Any]],
+    run_script: Callable[..., Any],
+    program: str,
+    expected: Any,
+) -> None:
+    address = f"unix:{short_path}/d.sock"
+    env = {"JITSERVER_ADDRESS": address, "JAX_PLATFORMS": "cuda,cpu"}
+    with new_daemon(address, env={"JAX_PLATFORMS": "cuda,cpu"}):
+        for _ in range(2):
+            assert run_script(program, env=env) == expected
+            assert counts(address)["local_runs"] == 0

@@ -33,6 +33,7 @@ from jitclient.capture.user_code.ownership import functions_in, is_users_top
 from jitclient.core.digests import digest
 from jitclient.core.directories import captures_directory, environment_directory, trim
 from jitclient.errors import AmbientInput, CaptureTooSlow, SettingsError
+from jitclient.wire.encoding import decoded, encoded
 
 _SECONDS = 1.0
 _RETRY_SECONDS = 0.1
@@ -121,7 +122,7 @@ class CaptureCosts:
         # A damaged record counts as missing.
         with contextlib.suppress(OSError, SettingsError, msgspec.MsgspecError):
             if (directory := captures_directory(environment_directory())).exists():
-                return msgspec.msgpack.decode((directory / self._name()).read_bytes(), type=_Record)
+                return decoded((directory / self._name()).read_bytes(), _Record)
         return _NONE
 
     def _keep(self, record: _Record) -> None:
@@ -132,7 +133,7 @@ class CaptureCosts:
             trim(directory, _MAX_BYTES)
             file, name = tempfile.mkstemp(dir=directory)
             with open(file, "wb") as output:
-                output.write(msgspec.msgpack.encode(record))
+                output.write(encoded(record))
             os.replace(name, directory / self._name())
 
     def _name(self) -> str:

@@ -4,7 +4,6 @@ JAX allocates most of a GPU's memory at its first operation, and the daemon need
 configures jax to use the CPU, unless it has already started a backend or the user set JITSERVER_CLIENT_DEVICE=keep.
 """
 
-import dataclasses
 import os
 import sys
 
@@ -12,17 +11,16 @@ from jitclient.core.notices import print_notice
 from jitclient.jaxside import internals, interop
 
 
-@dataclasses.dataclass
-class _State:
-    is_requested: bool = False
+class _State:  # no dataclass: `jitserver run` has no time to import that module
+    is_requested = False
     """Whether jax is to be pinned, immediately or when the program imports it."""
-    is_pinned: bool = False
-    is_late: bool = False
+    is_pinned = False
+    is_late = False
     """Whether jax had started another backend before it could be pinned."""
-    is_released: bool = False
+    is_released = False
     platforms: str | None = None
     """Value of `jax_platforms` before jax was pinned."""
-    has_notified: bool = False
+    has_notified = False
 
 
 _state = _State()

@@ -45,6 +45,8 @@ _RETRY_SECONDS = 30.0
 class _ThreadState(threading.local):
     found = 0
     """Compilations that this thread has found."""
+    saved: float | None = None
+    """Seconds that the latest of them took when it was made, until `take_saved` is called."""
 
 
 _thread_state = _ThreadState()
@@ -130,6 +132,7 @@ class CompilationCache:
     def count_found(self, seconds: float) -> None:
         """Count a compilation that this thread has just found."""
         _thread_state.found += 1
+        _thread_state.saved = seconds
         self.found += 1
         self.saved_seconds += seconds
 
@@ -152,6 +155,14 @@ def own() -> CompilationCache | None:
 def found_by_thread() -> int:
     """Return the number of compilations that the current thread has found."""
     return _thread_state.found
+
+
+def take_saved() -> float | None:
+    """Return the seconds that this thread's latest compilation took when it was made, if it was found; None if asked
+    before.
+    """
+    saved, _thread_state.saved = _thread_state.saved, None
+    return saved
 
 
 def use(cache: CompilationCache, by_text: bool = False) -> None:

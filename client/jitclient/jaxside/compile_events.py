@@ -11,7 +11,12 @@ from jitclient.jaxside import interop
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 _FOUND = "/jax/compilation_cache/compile_time_saved_sec"
-_RETRIEVED = "/jax/compilation_cache/cache_retrieval_time_sec"
+
+
+def _take_saved() -> float | None:
+    """Return what the compilation that our own cache has just found saved; jax has no event for it."""
+    cache = sys.modules.get("jitclient.jaxside.compilation_cache")
+    return None if cache is None else cache.take_saved()
 
 
 class CompileEvents:
@@ -32,19 +37,9 @@ class CompileEvents:
         self.compiled_seconds = 0.0
         self.packages: dict[str, dict[str, float]] = {}
         """Functions of installed packages that were compiled, with the seconds that this took."""
-        self._saved_by_jax = 0.0
-        self._retrieval_seconds = 0.0
-
-    @property
-    def saved_seconds(self) -> float:
+        self.saved_seconds = 0.0
         """Seconds that the found compilations took when they were made, without those of finding them."""
-        if not self.found:
-            return 0.0
-        from jitclient.jaxside import compilation_cache  # slow to import, rarely needed
-
-        own = compilation_cache.own()
-        # jax's own event has whole seconds only.
-        return own.saved_seconds - self._retrieval_seconds if own is not None and own.found else self._saved_by_jax
+        _take_saved()
 
     def note(self, event: str, duration_secs: float, **_: str | int) -> None:
         """Count an event of `jax.monitoring` with a duration."""
@@ -52,19 +47,17 @@ class CompileEvents:
             self._thread.has_found = True
             with self._lock:
                 self.found += 1
-                self._saved_by_jax += duration_secs
-        elif event == _RETRIEVED:
-            with self._lock:
-                self._retrieval_seconds += duration_secs
+                self.saved_seconds += duration_secs
         elif event == _COMPILED:
             # The event also follows a compilation that was found.
             if getattr(self._thread, "has_found", False):
                 self._thread.has_found = False
                 return
-            before, self._thread.own_found = getattr(self._thread, "own_found", 0), _found_by_thread()
-            if self._thread.own_found > before:
+            saved = _take_saved()
+            if saved is not None:
                 with self._lock:
                     self.found += 1
+                    self.saved_seconds += saved - duration_secs
                 return
             # jax must not fail because a function has odd attributes.
             with contextlib.suppress(Exception):
@@ -98,12 +91,6 @@ def _listen() -> None:
         from jax import monitoring
 
         monitoring.register_event_duration_secs_listener(compile_events.note)
-
-
-def _found_by_thread() -> int:
-    """Return how many compilations of our own cache the current thread has found; jax has no event for them."""
-    cache = sys.modules.get("jitclient.jaxside.compilation_cache")
-    return 0 if cache is None else cache.found_by_thread()
 
 
 def _called_function(frame: Any) -> Any:

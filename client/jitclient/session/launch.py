@@ -202,8 +202,12 @@ def daemon_environment() -> dict[str, str]:
 
 
 def _holds_packages(entry: str) -> bool:
+    """Return whether a directory holds installed packages, or jitserver itself."""
+    path = Path(entry)
     return bool(entry) and (
-        Path(entry).name in ("site-packages", "dist-packages") or any(Path(entry).glob("*.dist-info"))
+        path.name in ("site-packages", "dist-packages")
+        or any((path / name / "__init__.py").exists() for name in ("jitserver", "jitclient"))
+        or any(path.glob("*.dist-info"))
     )
 
 

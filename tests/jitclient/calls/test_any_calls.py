@@ -127,7 +127,7 @@ class Request:
 
 
 class Side:
-    """One of two wrappers of a function, and what it sends."""
+    """A wrapper of a function, of two, with the messages that it sends."""
 
     def __init__(self, function: str, plans: bool) -> None:
         fun, self._options = FUNCTIONS[function]
@@ -184,7 +184,7 @@ def _handles(leaf: Any) -> list[int]:
 
 
 def _without_handles(sent: Any, places: dict[int, int]) -> Any:
-    """A call as it was sent, with places of arguments for their handles, which are never the same."""
+    """Return a call in the form in which it was sent, with places of arguments for handles, which always differ."""
     executable, arguments, first, attached, fetch = sent
     given = [("argument", places.get(each, "unknown")) if type(each) is int else each for each in arguments]
     return executable, given, attached, [handle - first for handle in fetch]

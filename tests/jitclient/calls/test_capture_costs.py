@@ -54,7 +54,7 @@ def limit(costs: CaptureCosts) -> float:
 
 
 def costs(fun: Callable[..., Any] = step, now: float = 1000.0) -> CaptureCosts:
-    """What another process knows of a function."""
+    """Return the costs that another process knows of a function."""
     return CaptureCosts(fun, clock=lambda: 0.0, now=lambda: now)
 
 

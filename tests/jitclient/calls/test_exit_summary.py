@@ -35,14 +35,14 @@ def _own_records() -> Iterator[None]:
 
 
 def program(folder: Path, more: str = "", seconds: float = 12.4) -> Path:
-    """A program that is told what it has saved."""
+    """Write a program that records seconds saved."""
     path = folder / "program.py"
     path.write_text(textwrap.dedent(SAVES).format(seconds=seconds) + textwrap.dedent(more))
     return path
 
 
 def on_terminal(*command: str, env: dict[str, str] | None = None, stdin: int | None = None) -> str:
-    """What a command writes to stderr if that is a terminal; stdin is the same one unless it is given."""
+    """Return the text that a command writes to stderr if that is a terminal, and stdin, too, unless it is given."""
     outer, inner = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, *command],
@@ -135,7 +135,7 @@ def test_a_program_has_one_line_and_one_record_however_it_ends(end: str, tmp_pat
 
 
 def test_an_interrupted_program_ends_by_its_signal(tmp_path: Path) -> None:
-    # What runs code from a string at the exit, as imports of some libraries do, hides the interrupt from Python.
+    # Code from a string that runs at the exit, as in imports of some libraries, hides the interrupt from Python.
     path = tmp_path / "program.py"
     path.write_text(f"import jitclient.session.session\n{program(tmp_path, 'raise KeyboardInterrupt').read_text()}")
     env = {name: value for name, value in os.environ.items() if name != "JITSERVER_CACHE_DIR"}

@@ -60,7 +60,7 @@ WINNERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"setting": "jax_x = 1"}, {"is_placed": True}),
     # JAX appends the values of another trace to the arguments, which are then others.
     ({"uses_outer_trace": True}, {"flattens_differently": True}),
-    # Without a key, nobody else finds the program, whatever its inputs.
+    # Without a key, no other process finds the program, whatever its inputs.
     ({"refusal": "f holds a lock"}, {"has_deps": True}),
     ({"trace_changes": "the captured values"}, {"has_deps": True}),
     ({"set_order": "f depends on the order of sets"}, {"has_deps": True}),

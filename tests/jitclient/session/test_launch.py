@@ -24,6 +24,11 @@ def test_folders_of_installed_packages_are_handed_on_and_the_users_own_are_not(
     (unpacked / "thing-1.0.dist-info").mkdir(parents=True)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, ["", own, installed, unpacked])))
     assert launch.daemon_environment()["PYTHONPATH"] == os.pathsep.join(map(str, [installed, unpacked]))
+    sources = tmp_path / "sources"
+    (sources / "jitserver").mkdir(parents=True)
+    (sources / "jitserver" / "__init__.py").touch()
+    monkeypatch.setenv("PYTHONPATH", f"{own}{os.pathsep}{sources}")  # of a checkout
+    assert launch.daemon_environment()["PYTHONPATH"] == str(sources)
     monkeypatch.setenv("PYTHONPATH", str(own))
     assert "PYTHONPATH" not in launch.daemon_environment()
 

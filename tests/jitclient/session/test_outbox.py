@@ -1,4 +1,4 @@
-"""What a client keeps of its calls until they are answered, and what it sends again."""
+"""The calls that a client keeps until they are answered, and those that it sends again."""
 
 import pytest
 

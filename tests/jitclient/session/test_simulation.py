@@ -246,7 +246,7 @@ class Program:
         for handle in self.random.sample(sorted(self.values), len(self.values) // 2):
             del self.values[handle]
             self.session.drops.append(handle)
-        for drops, handles in self._former:  # which are those of others by now
+        for drops, handles in self._former:  # which now are those of others
             drops.extend(handles)
         self._former.clear()
 
@@ -272,7 +272,7 @@ class Program:
         self.network.restart(keep=self.random.random() < 0.7)
 
     def check(self) -> None:
-        """What was asked for was done once, and what was dropped is gone."""
+        """Check that each request was carried out once, and that dropped arrays are gone."""
         self.network.fault_share = 0
         with self.session:
             self.take_note()

@@ -1,4 +1,4 @@
-"""What the tests of the commands share."""
+"""Fixtures that the tests of the commands share."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -107,5 +107,5 @@ def test_wrong_usage_has_status_2(words: tuple[str, ...], cli: Callable[..., Any
 
 def test_figures_are_those_of_this_machine_whatever_the_address(cli: Callable[..., Any]) -> None:
     record(at=NOW, script="/a.py", saved=1.0)
-    done = cli("stats", "--json", env={"JITSERVER_ADDRESS": "ssh://nobody@nowhere.invalid/env"})
+    done = cli("stats", "--json", env={"JITSERVER_ADDRESS": "ssh://user@nowhere.invalid/env"})
     assert json.loads(done.stdout)["total"]["programs"] == 1

@@ -459,6 +459,10 @@ class Later:
         return np.asarray(self.block_until_ready())
 
     dtype = np.dtype("float32")
+    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+
+    def is_deleted(self) -> bool:
+        return False
 
 
 def test_a_call_is_over_before_the_next_one_writes(engine: Engine) -> None:

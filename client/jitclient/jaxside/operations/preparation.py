@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jitclient.jaxside import internals
 from jitclient.jaxside.operations import defaults, recipes
 
-_REPLACED = ("_infer_params", "jit", "lower_jaxpr_to_module")
+_REPLACED = ("_compile_and_write_cache", "_infer_params", "compile", "jit", "lower_jaxpr_to_module")
 """Functions in jax's modules that a run replaces itself."""
 
 
