@@ -1,5 +1,6 @@
 """Conversions of an array of the daemon to values of numpy and Python, which fetch it."""
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -7,6 +8,16 @@ import numpy as np
 from jitclient.arrays.dispatch import Remote, here
 from jitclient.wire.array_transport import KEY_PREFIX, HostArray, is_key
 from jitclient.wire.messages import Spec
+
+
+class _Raised(threading.local):
+    error: BaseException | None = None
+    """Exception that `__buffer__` has raised; the `__array__` that follows raises it, too."""
+    array = 0
+    """Id of its array."""
+
+
+_raised = _Raised()
 
 
 class Conversions(Remote):
@@ -22,6 +33,10 @@ class Conversions(Remote):
         def _fetched(self) -> HostArray: ...
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:  # type: ignore[override]
+        if _raised.error is not None:
+            error, _raised.error = _raised.error, None
+            if _raised.array == id(self):
+                raise error
         value = self._value
         if value is None or self.deleted:
             value = self._fetched()
@@ -45,11 +60,17 @@ class Conversions(Remote):
         is_index = not self.spec.shape and self.spec.dtype.startswith(("int", "uint"))
         return bytes(int(self)) if is_index else self.tobytes()
 
-    # Since Python 3.12, `np.asarray` calls this method first.
+    # Since Python 3.12, `np.asarray` calls this method first. It ignores whatever this raises, an interrupt as well, and
+    # calls `__array__`.
     def __buffer__(self, flags: int) -> memoryview:
+        _raised.error = None
         value = self._value
         if value is None or self.deleted or self.spec.dtype.startswith(KEY_PREFIX):
-            value = self.__array__()
+            try:
+                value = self.__array__()
+            except BaseException as error:
+                _raised.error, _raised.array = error, id(self)
+                raise
         try:
             return value.data
         except ValueError as error:

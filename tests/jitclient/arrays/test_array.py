@@ -80,3 +80,22 @@ def test_an_array_of_another_process_is_not_freed_by_it(
         return [one["pid"] for one in json.loads(cli("arrays", "ls", "--json").stdout)["sessions"] if one["arrays"]]
 
     until(lambda: pid not in holders(), "a process that ended to hold nothing")
+
+
+def test_a_conversion_that_was_interrupted_does_not_begin_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    array, begun = jitclient.jit(lambda x: x + 1)(jitclient.device_put(VALUE)), list[Any]()
+
+    def interrupted(self: Any) -> Any:
+        begun.append(self)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jitclient.Array, "_fetched", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            np.asarray(array)
+        with pytest.raises(KeyboardInterrupt):
+            array.__buffer__(0)  # from Python 3.12 on numpy calls this first, and ignores what it raises
+        with pytest.raises(KeyboardInterrupt):
+            array.__array__()
+        assert len(begun) == 2
+    np.testing.assert_array_equal(np.asarray(array), VALUE + 1)
