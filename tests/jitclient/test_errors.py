@@ -303,3 +303,19 @@ def test_the_lines_of_an_error_are_those_of_the_source_as_it_is_now(
     assert any(frame.endswith(f"elsewhere.py:{trace}") for frame in tracing), tracing
     assert not any(str(tmp_path / "program.py") in line for line in running + tracing)
     assert not any("/jitclient/" in frame for frame in tracing[1:-1] if "remote_function.py" not in frame), "machinery"
+
+
+def test_without_a_daemon_there_is_one_warning_for_all_functions(run_script: Callable[..., Any]) -> None:
+    program = """
+        import json, warnings, jitclient
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            results = [jitclient.jit(lambda x, n=n: x + n)(1).item() for n in range(3)]
+        print(json.dumps([results, [str(one.message) for one in caught]]))
+    """
+    results, (warning,) = run_script(
+        program, env={"JITSERVER_FALLBACK": "local", "JITSERVER_ADDRESS": "unix:/nowhere/d.sock"}
+    )
+    assert results == [1, 2, 3]
+    assert "runs in this process" in warning

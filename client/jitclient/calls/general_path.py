@@ -33,6 +33,10 @@ from jitclient.wire.messages import Spec
 _Key = tuple[Hashable, tuple[Spec, ...], tuple[tuple[int | str, type, Any], ...], context.Context, Hashable]
 
 
+_unavailable: set[str] = set()
+"""Reasons why there is no daemon of which this process has been warned."""
+
+
 class GeneralPath:
     """General path of one function, with its capture, programs and call plans in this process."""
 
@@ -276,7 +280,11 @@ class GeneralPath:
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
-            warn(f"{self._name} runs in this process{_place()}: {error}")
+            # Without a daemon, all functions run here, for the same reason.
+            if not (isinstance(error, DaemonUnavailable) and str(error) in _unavailable):
+                warn(f"{self._name} runs in this process{_place()}: {error}")
+            if isinstance(error, DaemonUnavailable):
+                _unavailable.add(str(error))
 
 
 def _place() -> str:
