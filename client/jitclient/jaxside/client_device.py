@@ -1,14 +1,20 @@
 """Pinning of the client's own jax to the CPU, so that it does not allocate the accelerator's memory.
 
 JAX allocates most of a GPU's memory at its first operation, and the daemon needs that memory. So `import jitclient`
-configures jax to use the CPU, unless it has already started a backend or the user set JITSERVER_CLIENT_DEVICE=keep.
+configures jax to use the CPU, unless it has already started a backend or the user set JITSERVER_CLIENT_DEVICE=keep. For
+meshes over several GPUs, the CPU gets as many devices.
 """
 
 import os
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
 
 from jitclient.core.notices import print_notice
 from jitclient.jaxside import internals, interop
+
+_FORCED = "xla_force_host_platform_device_count"
 
 
 class _State:  # no dataclass: `jitserver run` has no time to import that module
@@ -18,8 +24,8 @@ class _State:  # no dataclass: `jitserver run` has no time to import that module
     is_late = False
     """Whether jax had started another backend before it could be pinned."""
     is_released = False
-    platforms: str | None = None
-    """Value of `jax_platforms` before jax was pinned."""
+    before: Mapping[str, Any] = MappingProxyType({})
+    """Values of jax's options before jax was pinned."""
     has_notified = False
 
 
@@ -38,7 +44,7 @@ def release() -> None:
     # The flag also keeps a jax that the program imports later from being pinned.
     _state.is_released = True
     if _state.is_pinned and not internals.has_backend():
-        sys.modules["jax"].config.update("jax_platforms", _state.platforms)
+        _configure(_state.before)
         _state.is_pinned = False
 
 
@@ -73,5 +79,29 @@ def _pin() -> None:
     if internals.has_backend():
         _state.is_late = jax.default_backend() != "cpu"
     elif jax.config.jax_platforms != "cpu":
-        _state.is_pinned, _state.platforms = True, jax.config.jax_platforms
-        jax.config.update("jax_platforms", "cpu")
+        pinned: dict[str, Any] = {"jax_platforms": "cpu"}
+        is_chosen = jax.config.jax_num_cpu_devices > 0 or _FORCED in os.environ.get("XLA_FLAGS", "")
+        if not is_chosen and (count := _gpus()) > 1:
+            pinned["jax_num_cpu_devices"] = count
+        _state.is_pinned, _state.before = True, {name: getattr(jax.config, name) for name in pinned}
+        _configure(pinned)
+
+
+def _configure(options: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        sys.modules["jax"].config.update(name, value)
+
+
+def _gpus() -> int:
+    """Return the number of NVIDIA GPUs that jax would use."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        names = os.listdir("/dev") if os.path.isdir("/dev") else []
+        count = sum(name.startswith("nvidia") and name[len("nvidia") :].isdigit() for name in names)
+    else:
+        count = len(list(filter(str.strip, visible.split(","))))
+    if count < 2:
+        return count
+    from importlib.metadata import entry_points
+
+    return count if entry_points(group="jax_plugins") else 0

@@ -1,6 +1,7 @@
 """The client's own jax computes on the CPU, unless it has begun elsewhere or the user forbids the change."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -114,3 +115,35 @@ def test_it_says_so_once_and_only_of_an_accelerator(
         assert len(said) == 1
         assert what in said[0]
         assert "JITSERVER_CLIENT_DEVICE=keep" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("visible", "env", "plugin", "count"),
+    [
+        ("0,1", {}, True, 2),
+        ("GPU-1, GPU-2 ,GPU-3", {}, True, 3),
+        ("1", {}, True, 1),
+        ("", {}, True, 1),
+        ("0,1", {}, False, 1),
+        ("0,1", {"JAX_NUM_CPU_DEVICES": "4"}, True, 4),
+        ("0,1", {"XLA_FLAGS": "--xla_force_host_platform_device_count=5"}, True, 5),
+        ("0,1", {"JAX_PLATFORMS": "cpu"}, True, 1),
+    ],
+)
+def test_the_cpu_has_as_many_devices_as_there_are_gpus(
+    run_script: Callable[..., Any], tmp_path: Path, visible: str, env: dict[str, str], plugin: bool, count: int
+) -> None:
+    described = tmp_path / "plugins" / "no_backend-1.dist-info"
+    described.mkdir(parents=True)
+    (described / "METADATA").write_text("Name: no-backend\nVersion: 1\n")
+    if plugin:
+        (described / "entry_points.txt").write_text("[jax_plugins]\nno_backend = no_backend\n")
+        (described.parent / "no_backend.py").write_text("def initialize(): pass\n")
+    program = """
+        import json, jitclient, jax
+
+        before = len(jax.devices())
+        print(json.dumps([before, dict(jax.make_mesh((before,), ("d",)).shape)]))
+    """
+    env = {"JAX_PLATFORMS": "", "CUDA_VISIBLE_DEVICES": visible, "PYTHONPATH": str(described.parent), **env}
+    assert run_script(program, env=env) == [count, {"d": count}]
