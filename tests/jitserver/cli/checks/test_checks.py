@@ -64,7 +64,7 @@ def test_an_unused_accelerator_is_a_warning(tmp_path: Path, monkeypatch: pytest.
     assert list(daemon.devices(HERE)) == []
 
 
-def test_programs_without_executables_are_a_warning_with_their_number_and_the_reasons(
+def test_programs_without_executables_are_a_warning_if_they_are_half_of_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reasons = ["", "no room", "callbacks", "no room", ""]
@@ -77,6 +77,9 @@ def test_programs_without_executables_are_a_warning_with_their_number_and_the_re
     [found] = daemon.executables(running())
     says = "those of 2 of 5 programs are kept; 2 are not: no room; 1 are not: callbacks"
     assert (found.level, found.says) == ("warning", says)
+    reasons = ["no room", *[""] * 2]
+    [found] = daemon.executables(running())
+    assert (found.level, found.says) == ("ok", "those of 2 of 3 programs are kept; 1 are not: no room")
     reasons = [""]
     [found] = daemon.executables(running())
     assert (found.level, found.says) == ("ok", "those of 1 of 1 programs are kept")
