@@ -1,5 +1,6 @@
 """Conversions of an array of the daemon to values of numpy and Python, which fetch it."""
 
+import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,9 @@ from jitclient.wire.messages import Spec
 
 class _Raised(threading.local):
     error: BaseException | None = None
-    """Exception that `__buffer__` has raised; the `__array__` that follows raises it, too."""
-    array = 0
-    """Id of its array."""
+    """Exception that `__buffer__` has raised; if numpy called it, the `__array__` that follows raises it, too."""
+    by: object = None
+    """The array, and the instruction of the caller."""
 
 
 _raised = _Raised()
@@ -35,7 +36,7 @@ class Conversions(Remote):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:  # type: ignore[override]
         if _raised.error is not None:
             error, _raised.error = _raised.error, None
-            if _raised.array == id(self):
+            if _raised.by == _call_of(self):
                 raise error
         value = self._value
         if value is None or self.deleted:
@@ -69,7 +70,7 @@ class Conversions(Remote):
             try:
                 value = self.__array__()
             except BaseException as error:
-                _raised.error, _raised.array = error, id(self)
+                _raised.error, _raised.by = error, _call_of(self)
                 raise
         try:
             return value.data
@@ -140,6 +141,12 @@ class Conversions(Remote):
         if self.spec.shape:
             raise TypeError(f"Only scalar arrays can be converted to Python scalars; got arr.ndim={self.ndim}")
         return np.asarray(self)[()]
+
+
+def _call_of(array: Any) -> object:
+    """Return what the calls of a method have in common if one instruction of a program makes them all."""
+    caller = sys._getframe(2)
+    return id(array), id(caller), caller.f_lasti
 
 
 def _shown(value: HostArray, shape: tuple[int, ...], kind: str) -> str:

@@ -10,7 +10,7 @@ from jitclient.capture.dump import Capture
 from jitclient.capture.manifest import covers, packages_of, state_digest
 from jitclient.errors import CaptureError, ProgramsDiffer
 from jitclient.jaxside import tree
-from jitclient.jaxside.evidence import difference_of_evidence
+from jitclient.jaxside.evidence import difference_of_evidence, has_same_order
 from jitclient.session.failures import TraceFailed
 from jitclient.wire.messages import Evidence, Manifest, Prepared, Settle, State, Verb
 
@@ -60,7 +60,7 @@ def check_hit(miss: Miss, prepared: Prepared) -> None:
     """
     miss.trace()
     own, there = miss.own, prepared.evidence
-    in_order = own.evidence(miss.ref).digest == there.digest
+    in_order = has_same_order(own.evidence(miss.ref), there)
     is_same = in_order or _is_reordered(miss, there)
     structure, functions = miss.rebuilt(prepared)
     differs_otherwise = own.difference_of_results(

@@ -32,7 +32,7 @@ from jitclient.capture.user_code.code import canonical_code
 from jitclient.capture.user_code.ownership import functions_in, is_users_top
 from jitclient.core.digests import digest
 from jitclient.core.directories import captures_directory, environment_directory, trim
-from jitclient.errors import AmbientInput, CaptureTooSlow, SettingsError
+from jitclient.errors import AmbientInput, CaptureTooSlow
 from jitclient.wire.encoding import decoded, encoded
 
 _SECONDS = 1.0
@@ -119,22 +119,22 @@ class CaptureCosts:
         return self._record
 
     def _read(self) -> _Record:
-        # A damaged record counts as missing.
-        with contextlib.suppress(OSError, SettingsError, msgspec.MsgspecError):
+        # A damaged record counts as missing, and so does the record of a program with odd modules.
+        with contextlib.suppress(Exception):
             if (directory := captures_directory(environment_directory())).exists():
                 return decoded((directory / self._name()).read_bytes(), _Record)
         return _NONE
 
     def _keep(self, record: _Record) -> None:
         self._record = record
-        with contextlib.suppress(OSError, SettingsError):
-            directory = captures_directory(environment_directory())
+        with contextlib.suppress(Exception):
+            name_of_record, directory = self._name(), captures_directory(environment_directory())
             directory.mkdir(mode=0o700, exist_ok=True)
             trim(directory, _MAX_BYTES)
             file, name = tempfile.mkstemp(dir=directory)
             with open(file, "wb") as output:
                 output.write(encoded(record))
-            os.replace(name, directory / self._name())
+            os.replace(name, directory / name_of_record)
 
     def _name(self) -> str:
         # With a shared seed, sets have an order that others share.

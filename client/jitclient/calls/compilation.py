@@ -14,7 +14,12 @@ import msgspec
 from jitclient.calls import own_program
 from jitclient.calls.agreement import agreed, check_hit, is_explained, settle
 from jitclient.calls.capture_costs import CaptureCosts
-from jitclient.calls.failures import InputsChangedError, TracesDifferError, failures_to_capture_error
+from jitclient.calls.failures import (
+    CaptureNeededError,
+    InputsChangedError,
+    TracesDifferError,
+    failures_to_capture_error,
+)
 from jitclient.calls.miss import Miss
 from jitclient.calls.own_trace import OwnTrace
 from jitclient.calls.program import Program
@@ -50,6 +55,8 @@ def program_of(
     for _ in range(_MAX_TRACES):
         try:
             return _program(Miss(session, wanted, capture, own, costs))
+        except CaptureNeededError:
+            continue  # now without a limit of time
         except InputsChangedError:
             own.forget()
     raise CaptureError("the declared inputs change during the trace")

@@ -12,6 +12,10 @@ class InputsChangedError(Exception):
     """Change of a declared input during the trace."""
 
 
+class CaptureNeededError(Exception):
+    """Failure to do without the capture that was abandoned because it took too long."""
+
+
 class TracesDifferError(CaptureError):
     """Own trace that differs, or may differ, from the daemon's, so that each process must trace the function."""
 

@@ -15,7 +15,7 @@ import msgspec
 from jitclient.calls.capture_costs import CaptureCosts
 from jitclient.calls.compile_log import CompileLog
 from jitclient.calls.deps import Input, stamp_of
-from jitclient.calls.failures import InputsChangedError
+from jitclient.calls.failures import CaptureNeededError, InputsChangedError
 from jitclient.calls.identity import Identity, identify, manifests_of
 from jitclient.calls.own_trace import OwnTrace
 from jitclient.calls.program import Program
@@ -98,7 +98,6 @@ class Miss:
             is_operation=_is_operation(wanted),
             has_deps=wanted.deps is not None,
         ).raise_if_here()
-        self._budget = capture_budget(wanted, self._costs)
         self.identity = identify(wanted, self._capture_before)
         self.inputs = self.identity.inputs
         return self.decide(set_order=str(self.identity.captured.set_order) if self.identity.order else "")
@@ -106,20 +105,27 @@ class Miss:
     def _capture_before(self, extras: tuple[Any, ...]) -> Capture:
         """Capture the function with extras; if they cannot be captured, keep a capture of the function alone."""
         self.captured, self._extras = None, extras
+        self._budget = capture_budget(self.wanted, self._costs)
         try:
             self.captured = self._capture(extras, self._budget)
         except CaptureTooSlow:
             raise
         except CaptureError:
             if extras:
-                self._capture_before(())
+                with contextlib.suppress(CaptureTooSlow):
+                    self._capture_before(())
             raise
         return self.captured
 
     @contextlib.contextmanager
     def weighing_capture(self, why: CaptureError) -> Iterator[None]:
-        """Record whether the capture, which failed, cost more than the own trace that the `with` block makes."""
-        if self._budget is None:
+        """Record whether the capture, which failed, cost more than the own trace that the `with` block makes.
+
+        Raises:
+            CaptureNeededError: the capture was abandoned, and the program needs it.
+        """
+        # A capture of the function alone is of use: it shows what is rebound.
+        if self._budget is None or self.captured is not None:
             yield
             return
         spent, is_slow = self._budget.spent(), isinstance(why, CaptureTooSlow)
@@ -129,9 +135,10 @@ class Miss:
         try:
             yield
         except CaptureError:
-            if is_slow:
-                self._costs.require()
-            raise
+            if not is_slow:
+                raise
+            self._costs.require()
+            raise CaptureNeededError from None
         self._costs.weigh(spent, why, self._costs.clock() - start)
 
     def capture_again(self) -> Capture:
@@ -229,6 +236,9 @@ class Miss:
     def rebuilt(self, prepared: Prepared) -> tuple[tree.Structure, Functions]:
         """Return the tree of a program's results and its callbacks, rebuilt as in a process that finds the program."""
         captured = self.identity.captured
+        if prepared.slots:
+            # The functions are wrapped by functions of JAX's.
+            import jax  # noqa: F401
         structure = tree.decode(prepared.tree, RebuiltObjects(captured, prepared.made).object_at)
         called = CallbackFunctions(captured, prepared.callbacks)
         return structure, [called.object_at(-1 - number) for number in range(len(prepared.slots))]

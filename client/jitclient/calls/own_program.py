@@ -4,7 +4,8 @@ import functools
 
 from jitclient.calls.agreement import manifest_of, unchanged
 from jitclient.calls.compile_log import CompileLog
-from jitclient.calls.failures import failures_to_capture_error
+from jitclient.calls.deps import stamp_of
+from jitclient.calls.failures import InputsChangedError, failures_to_capture_error
 from jitclient.calls.identity import parts_of_traced, signature_of
 from jitclient.calls.miss import Miss
 from jitclient.calls.own_trace import Exported
@@ -43,9 +44,12 @@ def for_this_process(miss: Miss, why: CaptureError) -> Program:
 
     Raises:
         CaptureError: the program can run in this process only.
+        InputsChangedError: a declared input changed after the trace.
     """
-    wanted = miss.wanted
+    wanted, before = miss.wanted, miss.inputs
     miss.inputs = wanted.deps.now() if wanted.deps else ()
+    if miss.own.has_run() and stamp_of(miss.inputs) != stamp_of(before):
+        raise InputsChangedError
     miss.trace()
     try:
         with failures_to_capture_error():

@@ -135,6 +135,10 @@ class OwnTrace:
         """
         return bool(self.reads.nonrepeatable) or manifest.state_of(self.reads.names) == self.reads.state
 
+    def has_run(self) -> bool:
+        """Return whether the function has been traced."""
+        return self._traced is not None
+
     def forget(self) -> None:
         """Forget the trace, which must not be used."""
         self._traced = self._lowered = self._evidence = None

@@ -5,6 +5,7 @@ configures jax to use the CPU, unless it has already started a backend or the us
 meshes over several GPUs, the CPU gets as many devices.
 """
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -24,8 +25,8 @@ class _State:  # no dataclass: `jitserver run` has no time to import that module
     is_late = False
     """Whether jax had started another backend before it could be pinned."""
     is_released = False
-    before: Mapping[str, Any] = MappingProxyType({})
-    """Values of jax's options before jax was pinned."""
+    changed: Mapping[str, tuple[Any, Any]] = MappingProxyType({})
+    """Values of jax's options before jax was pinned and since."""
     has_notified = False
 
 
@@ -44,7 +45,11 @@ def release() -> None:
     # The flag also keeps a jax that the program imports later from being pinned.
     _state.is_released = True
     if _state.is_pinned and not internals.has_backend():
-        _configure(_state.before)
+        config = sys.modules["jax"].config
+        for name, (before, pinned) in _state.changed.items():
+            # The user may have set the option since, even to an equal value.
+            if getattr(config, name) is pinned:
+                config.update(name, before)
         _state.is_pinned = False
 
 
@@ -79,29 +84,31 @@ def _pin() -> None:
     if internals.has_backend():
         _state.is_late = jax.default_backend() != "cpu"
     elif jax.config.jax_platforms != "cpu":
-        pinned: dict[str, Any] = {"jax_platforms": "cpu"}
+        pinned: dict[str, Any] = {"jax_platforms": "".join(("c", "pu"))}  # an object of its own
         is_chosen = jax.config.jax_num_cpu_devices > 0 or _FORCED in os.environ.get("XLA_FLAGS", "")
         if not is_chosen and (count := _gpus()) > 1:
             pinned["jax_num_cpu_devices"] = count
-        _state.is_pinned, _state.before = True, {name: getattr(jax.config, name) for name in pinned}
-        _configure(pinned)
-
-
-def _configure(options: Mapping[str, Any]) -> None:
-    for name, value in options.items():
-        sys.modules["jax"].config.update(name, value)
+        _state.is_pinned = True
+        _state.changed = {name: (getattr(jax.config, name), value) for name, value in pinned.items()}
+        for name, value in pinned.items():
+            jax.config.update(name, value)
 
 
 def _gpus() -> int:
     """Return the number of NVIDIA GPUs that jax would use."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        names = os.listdir("/dev") if os.path.isdir("/dev") else []
+        names: list[str] = []
+        with contextlib.suppress(OSError):
+            names = os.listdir("/dev")
         count = sum(name.startswith("nvidia") and name[len("nvidia") :].isdigit() for name in names)
     else:
         count = len(list(filter(str.strip, visible.split(","))))
     if count < 2:
         return count
-    from importlib.metadata import entry_points
+    # A failure here must not become one of the program's import of jax.
+    with contextlib.suppress(Exception):
+        from importlib.metadata import entry_points
 
-    return count if entry_points(group="jax_plugins") else 0
+        return count if entry_points(group="jax_plugins") else 0
+    return 0

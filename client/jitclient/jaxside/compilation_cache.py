@@ -138,6 +138,7 @@ class CompilationCache:
 
     def count_compiled(self) -> None:
         """Count a compilation that this thread has just made."""
+        _thread_state.saved = None
         self.compiled += 1
 
 

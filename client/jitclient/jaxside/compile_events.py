@@ -23,13 +23,14 @@ class CompileEvents:
     """Counts of compilations since the start of the process, or since `clear`."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Reentrant, because a signal handler may compile.
+        self._lock = threading.RLock()
         self._thread = threading.local()
         self.clear()
 
     def clear(self) -> None:
         """Forget all counts. The only thread of a forked process calls this."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self.found = 0
         """Number of compilations that jax, or our own cache, has found."""
         self.compiled = 0
@@ -90,6 +91,7 @@ def _listen() -> None:
     with contextlib.suppress(ImportError, AttributeError):
         from jax import monitoring
 
+        _take_saved()
         monitoring.register_event_duration_secs_listener(compile_events.note)
 
 

@@ -134,15 +134,18 @@ class _Hook:
         @functools.wraps(own)
         def compile_computation(computation: Any, *arguments: Any, **options: Any) -> Any:
             is_call = sys._getframe(1).f_code is call
-            # JAX would give the user the executable of an earlier call.
             program = getattr(computation, "_hlo", None)
-            if not is_call and program in found:
-                found.discard(program)
-                evict(program)
-                computation._executable = None
             before, _thread_state.is_call = _thread_state.is_call, is_call
             try:
-                return own(computation, *arguments, **options)
+                while True:
+                    # JAX would give the user the executable of a call: an earlier one, or that of another thread.
+                    if not is_call and program in found:
+                        found.discard(program)
+                        evict(program)
+                        computation._executable = None
+                    executable = own(computation, *arguments, **options)
+                    if is_call or program not in found:
+                        return executable
             finally:
                 _thread_state.is_call = before
 
@@ -242,7 +245,19 @@ def _attempt(act: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Return whether an exception comes from this package, and not from a signal handler that interrupted it."""
+    """Return whether an exception is one of the cache's own.
+
+    It is not if a signal handler raised it, or another thread (`PyThreadState_SetAsyncExc`, which makes it without
+    arguments).
+    """
+    if isinstance(error, OSError):
+        is_usual = error.errno is not None
+    elif isinstance(error, RuntimeError):
+        is_usual = type(error).__module__.startswith("jaxlib.")
+    else:
+        is_usual = bool(error.args) or isinstance(error, MemoryError)
+    if not is_usual:
+        return False
     entry = error.__traceback__
     while entry is not None:
         if not str(entry.tb_frame.f_globals.get("__name__")).startswith(("jitclient.", "jaxlib.")):

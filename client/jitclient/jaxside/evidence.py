@@ -25,6 +25,8 @@ from jitclient.wire.messages import Evidence
 _MAX_TEXT = 4 << 20
 """The maximum length in characters of a text that is sent; longer texts are compared by their digests alone."""
 
+_NOT_LOWERED = b"not lowered"
+
 _MODULE = re.compile(r"^module @\S+", re.MULTILINE)
 _RESULT_INFO = re.compile(r'jax\.result_info = "[^"]*"(, )?')
 _EMPTY = re.compile(r" \{\}(?=[,)])")
@@ -41,7 +43,7 @@ def evidence_of(traced: Any, lowered: Any, ref: values.Ref) -> Evidence:
     """
     callbacks = callback_names(traced.jaxpr, ref)
     if lowered is None:
-        return Evidence(b"not lowered", callbacks=callbacks)
+        return Evidence(_NOT_LOWERED, callbacks=callbacks)
     text = _MODULE.sub("module", lowered.as_text(), count=1)
     text = _EMPTY.sub("", _RESULT_INFO.sub("", text))
     found = digest("\n".join([text, *callbacks]).encode())
@@ -65,9 +67,14 @@ def order_free(traced: Any, ref: values.Ref) -> bytes:
     return order_free_digest(traced.jaxpr, describe, sums_in_any_order=True) or b""
 
 
+def has_same_order(here: Evidence, there: Evidence) -> bool:
+    """Return whether two traces are equal, in the order of their equations, too."""
+    return here.digest == there.digest != _NOT_LOWERED
+
+
 def difference_of_evidence(here: Evidence, there: Evidence) -> str:
     """Return a description of the first difference between two traces' evidence; empty if they agree."""
-    if here.digest == there.digest:
+    if has_same_order(here, there):
         return ""
     if here.callbacks != there.callbacks:
         return _first_difference(here.callbacks, there.callbacks)

@@ -207,6 +207,28 @@ def test_declared_inputs_that_change_under_a_process_are_seen(own: Any, run_scri
     assert values == [4, 6, 30]
 
 
+def test_a_declared_input_that_changes_after_the_trace_is_seen(own: Any, run_script: Callable[..., Any]) -> None:
+    values = run_script(
+        """
+        import json, os, jitclient
+        from pathlib import Path
+        from jitclient.calls import own_program
+
+        def fails(miss, why):
+            if gain.read_text() == "2.0":
+                gain.write_text("5.0")
+            raise jitclient.CaptureError("the program cannot be shared")
+
+        own_program.for_all_processes = fails
+        gain = Path(os.environ["FILE"])
+        scaled = jitclient.jit(lambda x: x * float(gain.read_text()), deps=[gain])
+        print(json.dumps([float(scaled(1.0)) for _ in range(2)]))
+        """,
+        env=own.env,
+    )
+    assert values == [5.0, 5.0]
+
+
 @pytest.mark.parametrize("wrong", ["SCALE", Path("x")])
 def test_one_input_alone_is_refused(wrong: Any) -> None:
     with pytest.raises(TypeError, match="sequence"):

@@ -62,6 +62,18 @@ def test_without_a_daemon_this_process_has_the_accelerator_again(run_script: Cal
     assert "runs in this process, on the cpu: " in warning
 
 
+def test_what_the_program_has_configured_since_stays(run_script: Callable[..., Any]) -> None:
+    program = """
+        import json, warnings, jitclient, jax
+
+        jax.config.update("jax_platforms", "cpu")
+        with warnings.catch_warnings(record=True):
+            assert jitclient.jit(lambda x: x + 1)(1).item() == 2
+        print(json.dumps(jax.config.jax_platforms))
+    """
+    assert run_script(program, env={"JAX_PLATFORMS": "", **NOWHERE}) == "cpu"
+
+
 def test_so_it_has_if_it_imports_jax_only_then(run_script: Callable[..., Any]) -> None:
     program = """
         import json, sys, warnings, jitclient

@@ -89,3 +89,10 @@ def test_what_our_cache_saved_is_less_the_seconds_of_finding(tmp_path: Path) -> 
     assert CompileEvents().found == 0  # what was found before is not counted with the next compilation
     events.note(COMPILED, 2.0)
     assert (events.found, events.compiled) == (1, 2)
+
+
+def test_a_signal_handler_may_compile_while_an_event_is_counted() -> None:
+    events = CompileEvents()
+    with events._lock:  # as in a thread that counts
+        events.note(COMPILED, 1.0)
+    assert events.compiled == 1

@@ -1,6 +1,8 @@
 """The hook in JAX's compiler shows in nothing but the time that a program takes."""
 
+import ctypes
 import inspect
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -319,3 +321,49 @@ def test_so_it_does_if_they_are_missing(name: str, monkeypatch: pytest.MonkeyPat
     module, attribute = name.split(".")
     monkeypatch.delattr({"pxla": pxla, "pjit": pjit, "compiler": compiler}[module], attribute)
     assert not hook.use(SimpleNamespace())  # type: ignore[arg-type]
+
+
+THREADS = """
+    import threading, time
+    import jax, numpy as np
+    from jax.experimental import serialize_executable
+
+    x = np.ones((8, 8), np.float32)
+    result = []
+    for number in range(16):
+        f = jax.jit(lambda x: jax.numpy.sin(x @ x + number).sum())
+        ready, compiled = threading.Barrier(2), []
+
+        def call():
+            ready.wait()
+            f(x).block_until_ready()
+
+        def compile_ahead():
+            ready.wait()
+            time.sleep(number * 2e-4)
+            compiled.append(f.lower(x).compile())
+
+        threads = [threading.Thread(target=target) for target in (call, compile_ahead)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        again = serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled[0]))
+        result.append(again(x).item() == f(x).item())
+"""
+
+
+def test_a_compiled_object_is_xlas_while_another_thread_calls_the_function(run: Run) -> None:
+    for _ in range(2):  # the calls of the second process find their executables
+        same, (found, _) = run(THREADS)
+        assert same == [True] * 16
+    assert found
+
+
+def test_exceptions_that_other_threads_raise_here_are_not_errors_of_the_cache() -> None:
+    set_error = ctypes.pythonapi.PyErr_SetNone  # leaves no frame, as PyThreadState_SetAsyncExc does
+    set_error.argtypes, set_error.restype = [ctypes.py_object], None
+    for kind in (TimeoutError, RuntimeError, ValueError, KeyboardInterrupt):
+        with pytest.raises(kind):
+            hook._attempt(set_error, kind)
+    assert hook._attempt(os.stat, "/nowhere") is None
