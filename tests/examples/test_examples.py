@@ -76,7 +76,7 @@ def run(address: str, *arguments: str, warns: bool = False, seed: int = 0) -> st
         env={**os.environ, "JITSERVER_ADDRESS": address, "PYTHONHASHSEED": str(seed)},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=300,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, ""), f"{done.stdout}\n{done.stderr}"
@@ -110,7 +110,7 @@ def values_of(words: list[str]) -> list[float | str]:
     return [float(number[0]) if number else word for number, word in zip(numbers, words, strict=True)]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", sorted({*examples.names()} - ALONE))
 def test_an_example_gives_what_plain_jax_gives_and_its_rerun_makes_nothing(
     name: str, address: str, counts: Callable[..., dict[str, Any]]
