@@ -101,6 +101,11 @@ SEGFAULT = "recurses" if sys.version_info < (3, 12) else "reads_address_zero"  #
 PHASES = {"exits": "tracing", SEGFAULT: "tracing", "calls_back": "running"}
 
 
+def environments(folder: Path) -> list[Path]:
+    """Return the cache's directories of environments."""
+    return [path for path in (folder / "cache").iterdir() if path.name != "stats"]
+
+
 @pytest.fixture(autouse=True)
 def own_cache(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Strikes and journals of this test alone: its daemons and clients inherit where they are kept."""
@@ -135,7 +140,7 @@ def suspects(short_path: Path) -> Callable[[], dict[str, list[str]]]:
     """The phases for which the functions have strikes, by name."""
 
     def found() -> dict[str, list[str]]:
-        [part] = (short_path / "cache").iterdir()
+        [part] = environments(short_path)
         return {it.name: [strike.phase for strike in it.strikes] for it in Strikes(part).all().values()}
 
     return found
@@ -235,7 +240,7 @@ def test_what_twice_ended_a_daemon_while_it_was_loaded_is_made_anew(
     with serve() as daemon, client_of(daemon.address):
         assert float(innocent(np.float32(2))) == 6
         [entry] = json.loads(cli("cache", "ls", "--json", env={"JITSERVER_ADDRESS": daemon.address}).stdout)
-    [part] = (short_path / "cache").iterdir()
+    [part] = environments(short_path)
     for _ in range(crashes):
         Strikes(part).add([Work("loading", entry["key"], entry["label"])], 1.0)
     with serve() as daemon, client_of(daemon.address):
@@ -251,14 +256,14 @@ def test_what_twice_ended_a_daemon_while_it_was_stored_is_kept_without_its_execu
     def stored() -> Any:
         with serve() as daemon, client_of(daemon.address):
             assert float(innocent(np.float32(2))) == 6
-        [part] = (short_path / "cache").iterdir()
+        [part] = environments(short_path)
         with contextlib.closing(Catalog(part / CATALOG, writes=False)) as catalog:
             [info] = catalog.infos("")
             return catalog.find(info.key)
 
     first = stored()
     assert first.executable
-    [part] = (short_path / "cache").iterdir()
+    [part] = environments(short_path)
     shutil.rmtree(part)
     part.mkdir(mode=0o700)
     for _ in range(2):

@@ -47,8 +47,9 @@ Run = Callable[..., Any]
 def run(run_script: Run, short_path: Path) -> Run:
     """Runs the program with a cache of the test's own; there is no daemon, and it needs none."""
 
-    def run(*arguments: str, **env: str) -> Any:
-        return run_script(PROGRAM, *arguments, env={"JITSERVER_CACHE_DIR": str(short_path / "cache"), **env})
+    def run(*arguments: str, name: str = "program.py", **env: str) -> Any:
+        env = {"JITSERVER_CACHE_DIR": str(short_path / "cache"), **env}
+        return run_script(PROGRAM, *arguments, name=name, env=env)
 
     return run
 
@@ -100,7 +101,7 @@ def test_a_directory_that_cannot_be_used_costs_nothing_but_time(run: Run, short_
 @pytest.mark.slow
 def test_ten_processes_that_start_at_once_share_it(run: Run, short_path: Path) -> None:
     with ThreadPoolExecutor(10) as threads:
-        answers = list(threads.map(lambda _: run(), range(10)))
+        answers = list(threads.map(lambda number: run(name=f"program_{number}.py"), range(10)))
     assert len({str(values) for _, values, _ in answers}) == 1
     assert run()[0] == [len(_files(short_path)), 0]
 
