@@ -11,7 +11,8 @@ OPERATIONS = """
     import jax
 
     value = float(jax.numpy.linalg.norm(jax.numpy.arange(7.0)))
-    cache = sys.modules["jitclient.jaxside.compilation_cache"].own()
+    module = sys.modules.get("jitclient.jaxside.compilation_cache")
+    cache = module and module.own()
     counts = [cache.found, cache.compiled] if cache else [0, 0]
     print(json.dumps([value, *counts, jax.config.jax_compilation_cache_dir]))
 """
