@@ -16,7 +16,9 @@ MOST = {
     "small": (10, 4, 2, 2),
     "resident": (8, None),
     "100 resident leaves": (112, None),
-    "pipelined": (9, 5),  # one more where a Run comes in two reads
+    # An average of 8.8 to 9.1 by how the calls fall into batches: one function more per call would exceed it. On the
+    # daemon, one more where a Run comes in two reads.
+    "pipelined": (9.5, 5),
     "small, without a plan": (39, 4, 2, 2),
     "resident, without a plan": (29, None),
 }
