@@ -1,8 +1,9 @@
-"""Features of this machine's processor."""
+"""Features of this machine's processor, and the number of threads that XLA uses on it."""
 
 import functools
 import os
 import platform
+import sys
 from os import close, read  # the program may patch `os` and `open`
 from os import open as open_fd
 
@@ -23,3 +24,10 @@ def cpu_features() -> str:
     except (OSError, StopIteration):
         return platform.processor()
     return digest(flags, 6).hex()
+
+
+def xla_threads() -> str:
+    """Return what decides for how many threads XLA compiles a program; empty if unknown (macOS)."""
+    if sys.platform != "linux":
+        return ""
+    return f"{len(os.sched_getaffinity(0))} {os.environ.get('NPROC')}"

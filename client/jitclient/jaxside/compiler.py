@@ -25,7 +25,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any, Protocol
 
-from jitclient.core.cpu import cpu_features
+from jitclient.core.cpu import cpu_features, xla_threads
 from jitclient.core.digests import digest
 
 _MAX_TEXT_BYTES = 4 << 20
@@ -207,8 +207,7 @@ class _Hook:
     def _key(self, computation: Any, compile_options: Any, jax_key: str) -> str | None:
         """Return the key of a program; None if the program is too large."""
         # The text alone does not say which instructions the processor has, and for how many threads XLA compiles.
-        threads = f"{len(os.sched_getaffinity(0))} {os.environ.get('NPROC')}" if sys.platform == "linux" else ""
-        parts = [jax_key.encode(), self._version.encode(), cpu_features().encode(), threads.encode()]
+        parts = [jax_key.encode(), self._version.encode(), cpu_features().encode(), xla_threads().encode()]
         if not self._by_text:
             text = _Text()
             computation.operation.write_bytecode(file=text)
