@@ -11,12 +11,14 @@ from benchmarks.corpus.shown import word
 from benchmarks.corpus.trial import Verdict
 
 _HEAD = (
-    "| program | kind | lines | verdict | plain | first | second | compiled in the client, plain and second |\n"
-    "|---|---|---|---|---|---|---|---|"
+    "| program | kind | lines | verdict | plain | JAX's cache | first | second "
+    "| compiled in the client, plain and second |\n"
+    "|---|---|---|---|---|---|---|---|---|"
 )
 _HEAD_OF_COMMANDS = (
-    "| program | verdict | `python` | `jitserver run`, first | second | why it runs in a fresh process |\n"
-    "|---|---|---|---|---|---|"
+    "| program | verdict | `python` | JAX's cache | `jitserver run`, first | second "
+    "| why it runs in a fresh process |\n"
+    "|---|---|---|---|---|---|---|"
 )
 
 
@@ -38,11 +40,11 @@ def main(saved: tuple[Path, ...], commands: bool) -> None:
 def _of_programs(verdict: Verdict) -> list[str]:
     compiled = ", ".join(_seconds(verdict.compiled_here, "plain", "second"))
     cells = [verdict.name, verdict.kind, str(verdict.lines), word(verdict)]
-    return [*cells, *_seconds(verdict.seconds, "plain", "first", "second"), compiled]
+    return [*cells, *_seconds(verdict.seconds, "plain", "cached", "first", "second"), compiled]
 
 
 def _of_commands(verdict: Verdict) -> list[str]:
-    times = _seconds(verdict.command_seconds, "plain", "first", "second")
+    times = _seconds(verdict.command_seconds, "plain", "cached", "first", "second")
     return [verdict.name, word(verdict), *times, "; ".join(verdict.fresh)]
 
 

@@ -19,10 +19,10 @@ def tell(verdict: Verdict) -> None:
 def show(verdicts: list[Verdict]) -> None:
     """Print a table, and the reasons of what is not right or not warm."""
     table = Table(box=box.SIMPLE_HEAD)
-    for column in ("program", "kind", "lines", "verdict", "plain", "first", "second"):
+    for column in ("program", "kind", "lines", "verdict", "plain", "JAX's cache", "first", "second"):
         table.add_column(column, justify="left" if column in ("program", "kind", "verdict") else "right")
     for each in verdicts:
-        times = [f"{seconds:.1f} s" for seconds in each.seconds.values()] or ["", "", ""]
+        times = [f"{seconds:.1f} s" for seconds in each.seconds.values()] or [""] * 4
         table.add_row(each.name, each.kind, str(each.lines), word(each), *times)
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(table, markup=False)

@@ -1,4 +1,4 @@
-"""One program on trial: plain, then served twice by a daemon of its own, and what that shows."""
+"""One program on trial: plain, with JAX's own cache, then served twice by a daemon of its own, and what that shows."""
 
 import contextlib
 import dataclasses
@@ -25,7 +25,7 @@ from benchmarks.rivals.ours import answers
 _SECONDS = 600
 _HELPER_SECONDS = 120
 _COUNTS = ("calls", "traces", "client_traces", "local_runs")
-_SEEDS = {"daemon": "3", "plain": "1", "first": "1", "second": "2"}
+_SEEDS = {"daemon": "3", "plain": "1", "cached": "2", "first": "1", "second": "2"}
 _SAID = re.compile(r"^jitserver: (.*)$", re.MULTILINE)
 _FRESH = re.compile(r"^the program runs in a fresh process: (.*)$")
 _RAN_HERE = re.compile(r"^(\S+) ran in this process, in [^;]*; (.*)$")
@@ -44,7 +44,8 @@ class Verdict:
         local: the functions that ran in the client, with the reason.
         why: what the second process had made, with the reason; or why there is no verdict.
         fresh: why the second one did not start from a helper, of `jitserver run`.
-        seconds: plain, first, second; from the program's first line to its last.
+        seconds: plain, cached, first, second; from the program's first line to its last. Cached is plain JAX with its
+            own cache on the disk, which holds all that the program compiles.
         command_seconds: of the same runs, from the command to its end.
         compiled_here: seconds that JAX compiled in the process, for the same runs.
         counts: of the second process: what the daemon counted.
@@ -110,6 +111,8 @@ def verdict_on(
         plain = place.run("plain")
         if plain.error:
             return dataclasses.replace(about, why=[f"plain JAX: {plain.error}"])
+        place.run("cached")  # fills the cache
+        cached = place.run("cached")
         with place.daemon() as counts:
             first = place.run("first")
             place.wait_for_helper()
@@ -117,7 +120,7 @@ def verdict_on(
             second = place.run("second")
             after = counts()
     counted = {name: after[name] - before[name] for name in _COUNTS}
-    return _judged(about, {"plain": plain, "first": first, "second": second}, counted)
+    return _judged(about, {"plain": plain, "cached": cached, "first": first, "second": second}, counted)
 
 
 def _judged(about: Verdict, runs: dict[str, Run], counted: dict[str, int]) -> Verdict:
@@ -162,7 +165,7 @@ class _Place:
         return _daemon(self._socket, self._folder, self._environment("daemon"))
 
     def run(self, how: str) -> Run:
-        """Run the program in a fresh process; `how` is plain, first or second."""
+        """Run the program in a fresh process; `how` is plain, cached, first or second."""
         scratch = self._folder / "scratch"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir()
@@ -212,7 +215,7 @@ class _Place:
         return status, printed, stderr
 
     def _launcher(self, how: str) -> list[str]:
-        if how == "plain":
+        if how in ("plain", "cached"):
             return []
         packages = [word for name in self._program.packages for word in ("--package", name)]
         return ["-m", *(("jitserver", "run", "--verbose") if self._preloaded else ("jitclient",)), *packages]
@@ -226,6 +229,12 @@ class _Place:
             MPLBACKEND="agg",
             PYTHONPATH=self._path,
         )
+        if how == "cached":
+            made |= {
+                "JAX_COMPILATION_CACHE_DIR": str(self._folder / "jax_cache"),
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+            }
         if not self._preloaded:  # `jitserver run` has one of its own for all runs
             made["PYTHONHASHSEED"] = _SEEDS[how]
         return made
