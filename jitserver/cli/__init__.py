@@ -19,6 +19,7 @@ _COMMANDS = {
     "doctor": "doctor",
     "install": "install",
     "logs": "lifecycle",
+    "purge": "purge",
     "restart": "lifecycle",
     "run": "run",
     "serve": "serve",

@@ -41,6 +41,9 @@ MAX_SOCKET_BYTES = _SUN_PATH - len("\0..4194304")
 
 _MAX_DIRECTORY_BYTES = MAX_SOCKET_BYTES - len("/0123456789ab.sock")
 
+_RECORD = "environment"
+"""File in the cache directory of an environment: the path of the environment."""
+
 # The directory that `CacheDirectory=` selects in the system units.
 _SYSTEM_ROOT = Path("/var/cache/jitserver")
 
@@ -67,7 +70,22 @@ def environment_directory() -> Path:
         SettingsError: a directory belongs to a different user.
         OSError: the directory cannot be created.
     """
-    return private_directory(private_directory(cache_root()) / environment_digest())
+    directory = private_directory(private_directory(cache_root()) / environment_digest())
+    record = directory / _RECORD
+    # On a full or read-only disk, `jitserver purge` does not know the environment.
+    with contextlib.suppress(OSError):
+        if not record.exists():
+            record.touch(0o600)
+            record.write_bytes(os.fsencode(os.path.realpath(sys.prefix)))
+    return directory
+
+
+def environment_of(directory: Path) -> Path | None:
+    """Return the directory of the Python environment to which a cache directory belongs; None if it is unknown."""
+    try:
+        return Path(os.fsdecode((directory / _RECORD).read_bytes()))
+    except OSError:
+        return None
 
 
 def compilations_directory(directory: Path) -> Path:

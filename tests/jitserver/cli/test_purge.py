@@ -1,0 +1,84 @@
+"""`jitserver purge` removes the files of environments that are gone, and nothing else."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from jitclient.core import directories
+from jitclient.core.settings import settings
+from jitserver.cli import purge
+
+GONE, HERE, UNKNOWN = "0" * 12, "1" * 12, "2" * 12
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
+    """The caches, sockets and logs of a user with an environment, with one that is gone, and with an unknown one."""
+    found = {name: tmp_path / name for name in ("cache", "sockets", "logs")}
+    (tmp_path / "env" / "bin").mkdir(parents=True)
+    for folder in found.values():
+        folder.mkdir()
+    for digest, environment in ((GONE, "gone"), (HERE, "env"), (UNKNOWN, "")):
+        (found["cache"] / digest / "blobs").mkdir(parents=True)
+        (found["cache"] / digest / "blobs" / "program").write_bytes(b"x" * 1000)
+        if environment:
+            (found["cache"] / digest / "environment").write_text(str(tmp_path / environment))
+        (found["logs"] / f"{digest}-abcd.log").write_text("log")
+        (found["sockets"] / f"{digest}.lock").write_text("1")
+    (found["cache"] / "stats").mkdir()
+    monkeypatch.setenv("JITSERVER_CACHE_DIR", str(found["cache"]))
+    monkeypatch.setattr(purge, "log_directory", lambda: found["logs"])
+    monkeypatch.setattr(purge, "runtime_directory", lambda: found["sockets"])
+    settings.cache_clear()
+    return found
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.core
+def test_an_environment_that_is_gone_leaves_nothing(folders: dict[str, Path], here: Callable[..., Result]) -> None:
+    planned = json.loads(here("purge", "--dry-run", "--json").stdout)
+    assert names(folders["cache"]) == {GONE, HERE, UNKNOWN, "stats"}
+    done = json.loads(here("purge", "--json").stdout)
+    assert done == {**planned, "result": "removed"}
+    (removed,) = done["removed"]
+    assert removed["environment"] == str(folders["cache"].parent / "gone")
+    assert removed["bytes"] > 1000
+    assert names(folders["cache"]) == {HERE, UNKNOWN, "stats"}
+    assert names(folders["logs"]) == {f"{HERE}-abcd.log", f"{UNKNOWN}-abcd.log"}
+    assert names(folders["sockets"]) == {f"{HERE}.lock", f"{UNKNOWN}.lock"}
+    assert here("purge").stdout == "nothing to remove\n"
+
+
+@pytest.mark.core
+def test_all_leaves_nothing(folders: dict[str, Path], here: Callable[..., Result]) -> None:
+    done = here("purge", "--all")
+    assert done.exit_code == 0
+    assert "removed: all environments, " in done.stdout
+    assert not any(folder.exists() for folder in folders.values())
+
+
+@pytest.mark.core
+def test_a_running_daemon_keeps_its_files(
+    folders: dict[str, Path], here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(purge.Address, "is_held", lambda address: address.path.stem == GONE)
+    assert here("purge").stdout == "nothing to remove\n"
+    done = here("purge", "--all")
+    assert done.exit_code == 1
+    assert f"a daemon is running at unix:{folders['sockets']}/{GONE}.sock. Stop it first" in done.output
+    assert names(folders["cache"]) == {GONE, HERE, UNKNOWN, "stats"}
+
+
+@pytest.mark.core
+def test_a_cache_knows_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITSERVER_CACHE_DIR", str(tmp_path))
+    settings.cache_clear()
+    found = directories.environment_directory()
+    assert (directories.environment_of(found) / "bin").exists()  # type: ignore[operator]
+    settings.cache_clear()
