@@ -43,6 +43,7 @@ REPLACES = {
     "jitserver.run.child": "what a process has of its own, in one that was forked",
     "jitserver.run.import_audit": "how imports read files, variables and folders, while a helper imports",
     "jitserver.run.program": "the words that started the process",
+    "jitserver.system.process_title": "a variable that setproctitle reads when it is imported",
     "jitserver.programs.traces.stand_ins": "what a process must know of what its traces read, print and warn of",
 }
 """The modules that set globals of other modules, and which. The daemon has one place for that."""

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from jitclient.wire.ssh import SshAddress
+    from jitserver.run.helpers import RunningHelper
 
 NOT_RUNNING = 3
 """Exit status of a command that needs a daemon if none is running (the same as systemctl's)."""
@@ -147,3 +148,11 @@ def ago(moment: float) -> str:
 def client_process(pid: int) -> str:
     """Return a client's process id as text; "remote" for a client on another machine."""
     return str(pid) if pid else "remote"
+
+
+def helpers_line(running: Iterable["RunningHelper"]) -> str:
+    """Describe the helpers of `jitserver run` in a line, with memory and age."""
+    return "; ".join(
+        f"pid {each.pid}, {size(each.memory_bytes)}, up {seconds(each.age_s)}, last run {seconds(each.idle_s)} ago"
+        for each in running
+    )

@@ -20,12 +20,14 @@ from jitclient.wire.named_arrays import Holdings
 from jitserver.cli.common import ask, json_option, local_address, report
 from jitserver.cli.systemd import systemctl
 from jitserver.cli.systemd.target import Target, installed
+from jitserver.run import helpers
 
 if TYPE_CHECKING:
     from jitclient.wire.ssh import SshAddress
 
 _STOP_SECONDS = 120.0
 _NAMES_SECONDS = 5.0
+_HELPER_SECONDS = 5.0
 
 
 @click.command()
@@ -55,6 +57,8 @@ def stop() -> None:
     if unit is not None and systemctl.is_active(unit):
         facts = _facts(unit)
         systemctl.stop(unit)
+        if facts["pid"] is not None:
+            facts |= _end_helpers(facts["pid"])
         if unit.user is None:
             from jitserver.daemon.checkpoint.manifests import forget_sessions  # importing it takes 20 ms
 
@@ -62,7 +66,8 @@ def stop() -> None:
             forget_sessions(str(unit.address))
         _report("stopped", **facts)
         return
-    _report("stopped", pid=_stop_and_wait(local_address(), _request_stop), address=str(local_address()))
+    pid = _stop_and_wait(local_address(), _request_stop)
+    _report("stopped", pid=pid, address=str(local_address()), **_end_helpers(pid))
 
 
 @click.command()
@@ -182,6 +187,12 @@ def _stop_and_wait(address: Address, request: Callable[[Address], int]) -> int:
         if not polling.pause():
             raise DaemonLost(f"the daemon (pid {pid}) did not exit within {_STOP_SECONDS:.0f} s")
     return pid
+
+
+def _end_helpers(daemon: int) -> dict[str, list[int]]:
+    """Wait for the exit of the helpers of `jitserver run`, which end with their daemon."""
+    ended = helpers.end_with(daemon, _HELPER_SECONDS)
+    return {"helpers": ended} if ended else {}
 
 
 def _report(what: str, **facts: Any) -> None:

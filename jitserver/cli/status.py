@@ -4,7 +4,8 @@ import click
 import msgspec
 
 from jitclient.wire.messages import Status, Verb
-from jitserver.cli.common import ask, json_option, print_table, report, seconds, size
+from jitserver.cli.common import ask, helpers_line, json_option, print_table, report, seconds, size
+from jitserver.run import helpers
 
 
 @click.command()
@@ -12,10 +13,12 @@ from jitserver.cli.common import ask, json_option, print_table, report, seconds,
 def status() -> None:
     """Show whether a daemon is running, and its counters."""
     found: Status = ask(Verb.STATUS, None, Status)
-    report({"running": True, **msgspec.structs.asdict(found)}, lambda: _print(found))
+    running = helpers.running()
+    told = {"running": True, **msgspec.structs.asdict(found), "helpers": [each._asdict() for each in running]}
+    report(told, lambda: _print(found, running))
 
 
-def _print(found: Status) -> None:
+def _print(found: Status, running: list[helpers.RunningHelper]) -> None:
     packages = ", ".join(f"{name} {version}" for name, version in found.packages.items())
     rows = [
         ["daemon", f"pid {found.pid}, up {seconds(found.uptime_s)}, {found.address}"],
@@ -44,6 +47,8 @@ def _print(found: Status) -> None:
         rows.append(
             ["abandoned", f"{found.abandoned} calls are running whose clients have exited; see `jitserver top`"]
         )
+    if running:
+        rows.append(["helpers", helpers_line(running)])
     print_table(["jitserver", "is running"], rows)
 
 

@@ -1,7 +1,6 @@
 """The command `jitserver top`: the current activity of the daemon."""
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,9 +8,10 @@ import click
 from jitclient.errors import DaemonLost, DaemonSilent, DaemonUnavailable
 from jitclient.wire.introspection import Called, DeviceMemory, Making, Running, Snapshot, Top
 from jitclient.wire.messages import Verb
-from jitserver.cli.common import ask, client_process, console, json_option, report, seconds, size, table
+from jitserver.cli.common import ask, client_process, console, helpers_line, json_option, report, seconds, size, table
 from jitserver.cli.rates import Busy, RateMeter, Rates
-from jitserver.system.process_watch import command_line
+from jitserver.run import helpers
+from jitserver.system.process_watch import program_of
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -63,7 +63,7 @@ def _for_programs(found: Snapshot, rates: Rates) -> dict[str, Any]:
     sessions = [
         {
             "pid": busy.session.pid,
-            "program": busy.session.program or _program_of(busy.session.pid),
+            "program": busy.session.program or program_of(busy.session.pid),
             "age_s": found.now - busy.session.begun,
             "calls": busy.session.calls,
             "calls_per_second": busy.calls_per_second,
@@ -73,6 +73,7 @@ def _for_programs(found: Snapshot, rates: Rates) -> dict[str, Any]:
         for busy in rates.sessions
     ]
     inside = {"making": found.making, "running_calls": found.running, "devices": found.devices, "status": found.status}
+    inside["helpers"] = [each._asdict() for each in helpers.running()]
     return {"running": True, **vars(rates), "sessions": sessions, **inside}
 
 
@@ -95,6 +96,8 @@ def _head(found: Snapshot, rates: Rates) -> list[list[str]]:
         ["arrays", f"{status.arrays} ({size(status.array_bytes)})"],
         ["memory", size(status.memory_bytes) + (lent if status.shared_bytes else "")],
     ]
+    running = helpers.running()
+    rows += [["helpers", helpers_line(running)]] if running else []
     return rows + [["device", _device(device)] for device in found.devices]
 
 
@@ -132,7 +135,7 @@ def _running(running: Running) -> list[str]:
 
 def _session(busy: Busy) -> list[str]:
     session = busy.session
-    program = session.program or _program_of(session.pid)
+    program = session.program or program_of(session.pid)
     short = program if len(program) <= _MAX_WIDTH else f"{program[: _MAX_WIDTH - 1]}…"
     rate = f"{busy.calls_per_second:,.1f}"
     return [client_process(session.pid), short, rate, str(session.arrays), size(session.array_bytes)]
@@ -140,9 +143,3 @@ def _session(busy: Busy) -> list[str]:
 
 def _hot(hot: Called) -> list[str]:
     return [hot.key[:12], hot.label, str(hot.calls), f"{hot.seconds:.3f}"]
-
-
-def _program_of(pid: int) -> str:
-    """Return a process's command line, without the directory of its interpreter; empty if the process has exited."""
-    words = command_line(pid)
-    return " ".join([Path(words[0]).name, *words[1:]]) if words else ""

@@ -8,7 +8,7 @@ from jitclient.wire.named_arrays import Holdings, KeptInfo, Owned
 from jitserver.daemon.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.engine import Engine
-from jitserver.system.process_watch import command_line
+from jitserver.system.process_watch import program_of
 
 
 def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], limit: int | None) -> Holdings:
@@ -71,4 +71,4 @@ def is_held(tree: NamedTree, sessions: Iterable[Session]) -> bool:
 
 
 def _program(pid: int) -> str:
-    return (" ".join(command_line(pid)) or "?") if pid else "on another machine"
+    return (program_of(pid) or "?") if pid else "on another machine"

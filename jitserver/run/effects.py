@@ -1,53 +1,68 @@
-"""Side effects of an import that a helper must not have: a module with such effects is left to the runs."""
+"""Side effects of imports that a helper must not have: a module with such effects is left to the runs."""
 
 import contextlib
 import fcntl
 import os
-import signal
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 from jitclient.jaxside import internals
-from jitserver.run import process_facts
 from jitserver.run.import_audit import ImportAudit
+from jitserver.run.process_state import ProcessState
+from jitserver.run.random_state import Seeding
 
-THREADS_THAT_FORK = ("numpy", "scipy")
+PACKAGES_WITH_STATE = ("numpy", "scipy", "matplotlib", "pandas")
+"""Packages that are imported before all others: these change their settings, or use the native threads of numpy."""
+_THREADS_THAT_FORK = ("numpy", "scipy")
 """Packages whose native threads, those of OpenBLAS, stop before a fork and restart when they are needed."""
+_FOUNDATION = ("jax", "jaxlib", "jitclient", "jitserver", "numpy")
+"""Packages that belong to every run: what they change at their import, such as two environment variables, is kept."""
 
 
 class Effects:
-    """State of the process before a module is imported."""
+    """Effects of each import on the process.
+
+    Attributes:
+        changed_state: whether the last import changed state, which modules that it imported may have seen.
+    """
 
     _max_threads = 1
 
-    def __init__(self, module: str, audit: ImportAudit) -> None:
-        self._module = module
+    def __init__(self, audit: ImportAudit, seeding: Seeding) -> None:
         self._audit = audit
-        self._before = _state()
+        self._seeding = seeding
+        self.changed_state = False
+        self._before = ProcessState()
+        self._seeded = seeding.seeded_by_code()
 
-    def found(self) -> str:
-        """Return the side effect of the import that must not happen before the run; empty if there is none."""
+    def of(self, module: str) -> str:
+        """Return the side effect of the import of a module that must not happen before a run; empty if there is none.
+
+        Call it after each import: it compares with the state at the last call.
+        """
         if self._audit.varying_input:
-            return f"{self._module} reads {self._audit.varying_input}"
+            return f"{module} reads {self._audit.varying_input}"
         if internals.has_backend():
-            return f"{self._module} starts a backend of JAX"
+            return f"{module} starts a backend of JAX"
         if threading.active_count() > 1:
-            return f"{self._module} starts a thread"
-        now = _state()
-        for what, value in self._before.items():
-            if now[what] != value and not self._is_allowed(what, now[what]):
-                return f"{self._module} changes {what}"
-        return ""
-
-    def _is_allowed(self, what: str, count: Any) -> bool:
-        if what != "native threads":
-            return False
-        if self._module.partition(".")[0] in THREADS_THAT_FORK:
-            Effects._max_threads = max(Effects._max_threads, count)
+            return f"{module} starts a thread"
+        if self._seeding.seeded_by_code() != self._seeded:
+            return f"{module} seeds random numbers"
+        package = module.partition(".")[0]
+        before, self._before = self._before, ProcessState()
+        if self._before.printed_bytes != before.printed_bytes:
+            return f"{module} changes the printed output"
+        changed = before.changes(self._before, package)
+        self.changed_state = bool(changed) and package not in _FOUNDATION
+        if self.changed_state:
+            return f"{module} changes {changed[0]}"
         # Threads that restart after a fork are allowed.
-        return bool(count <= Effects._max_threads)
+        if package in _THREADS_THAT_FORK:
+            Effects._max_threads = max(Effects._max_threads, self._before.native_threads)
+        if self._before.native_threads > Effects._max_threads:
+            return f"{module} starts native threads"
+        return ""
 
 
 @contextlib.contextmanager
@@ -66,23 +81,3 @@ def redirected_output() -> Iterator[None]:
         for number, copy in saved:
             os.dup2(copy, number)
             os.close(copy)
-
-
-def _state() -> dict[str, Any]:
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    config = getattr(sys.modules.get("jax"), "config", None)
-    return {
-        "native threads": len(os.listdir("/proc/self/task")),
-        "the printed output": os.fstat(1).st_size,
-        "the standard streams": [
-            (stream, stream.line_buffering, process_facts.stream_settings(stream))
-            for stream in (sys.stdin, sys.stdout, sys.stderr)
-        ],
-        "signal handlers": [signal.getsignal(number) for number in signal.valid_signals()],
-        "sys.excepthook": sys.excepthook,
-        "sys.displayhook": sys.displayhook,
-        "sys.path": list(sys.path),
-        "limits": (sys.getrecursionlimit(), sys.getswitchinterval()),
-        **{f"JAX's setting {name}": value for name, value in getattr(config, "values", {}).items()},
-    }

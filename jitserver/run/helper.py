@@ -11,7 +11,8 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import NoReturn
 
 from jitclient.capture.graph import set_order
 from jitclient.core.file_lock import open_lock, try_lock
@@ -24,6 +25,7 @@ from jitserver.run import (
     fast_exit,
     fd_passing,
     helper_address,
+    helpers,
     history,
     process_facts,
     program,
@@ -31,15 +33,17 @@ from jitserver.run import (
     supervisor,
     warm_caches,
 )
-from jitserver.run.effects import THREADS_THAT_FORK, Effects, redirected_output
+from jitserver.run.effects import PACKAGES_WITH_STATE, Effects, redirected_output
 from jitserver.run.import_audit import ImportAudit
 from jitserver.run.random_state import Seeding
 from jitserver.run.request import Request
+from jitserver.system.process_title import set_title
 
-_IDLE_SECONDS = 3 * 3600
 _TICK_SECONDS = 60.0
 _REQUEST_SECONDS = 10.0
 _MAX_UNFIT = 50
+_IMPORTED_BY = " is imported by "
+"""Part of the reason why a module is unfit that another, which changes state, imports: it may have seen that state."""
 _FAILED = 255  # not the number of any system error
 _ALWAYS = (
     "numpy",
@@ -48,7 +52,7 @@ _ALWAYS = (
     "jitclient.session.session",
     "jitclient.calls.general_path",
 )
-_EXIT_SIGNALS = {signal.SIGTERM, signal.SIGINT}
+_EXIT_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def main(path: str, seeded: str = "") -> None:
@@ -89,6 +93,7 @@ class Helper:
         self._operations: list[bytes] = []
         self._listener: socket.socket
         self._daemon: int | None = None
+        self._is_daemon_remote = remote(settings().address) is not None
 
     def serve(self) -> Callable[[], None] | None:
         """Serve until it is time to exit. In the process of a run, return the function that runs the program."""
@@ -98,15 +103,19 @@ class Helper:
         if process_facts.key(process_facts.facts(directories=sys.path)) != self._key:
             # For instance, the program that started this helper has changed a resource limit.
             return None
-        os.ftruncate(self._lock.fileno(), 0)
-        os.write(self._lock.fileno(), f"{os.getpid()}\n".encode())
+        helpers.note(self._lock.fileno())
+        helpers.make_room()
+        set_title(f"jitserver.run.helper {self._address.path}")
         own = {0, 1, 2, self._lock.fileno(), self._wake_read, self._wake_write}
         for fd in child.open_fds() - own:
             os.close(fd)
         self._watch_signals()
-        os.chdir("/")
+        # Found before the imports, and so noticed if it exits during them.
+        self._watch_daemon()
+        # Not "/", where an import that goes there would show no change.
+        os.chdir(self._address.path.parent)
         fast_exit.register()
-        self._import(history.modules(THREADS_THAT_FORK), first=_ALWAYS)
+        self._import(history.modules(PACKAGES_WITH_STATE), first=_ALWAYS)
         self._libraries = child.open_fds() - own
         self._listener = self._address.listen()
         self._listener.setblocking(False)
@@ -122,19 +131,20 @@ class Helper:
         poller.register(self._wake_read, select.POLLIN)
         used = time.monotonic()
         while True:
-            self._watch_daemon(poller)
+            self._watch_daemon()
+            if self._daemon is not None:
+                poller.register(self._daemon, select.POLLIN)
             ready = dict(poller.poll(0 if self._operations else _TICK_SECONDS * 1000))
-            if self._daemon in ready or not self._is_reachable() or time.monotonic() - used > _IDLE_SECONDS:
+            if self._daemon in ready or not self._is_needed(time.monotonic() - used):
                 return None
             if self._wake_read in ready:
-                numbers = self._received_signals()
-                if not _EXIT_SIGNALS.isdisjoint(numbers):
-                    return None
+                self._empty_wake_pipe()
                 self._reap()
                 if history.version() != self._version:
-                    self._import(history.modules(THREADS_THAT_FORK))
+                    self._import(history.modules(PACKAGES_WITH_STATE))
             if self._listener.fileno() in ready:
                 used = time.monotonic()
+                helpers.note_use(self._lock.fileno())
                 with contextlib.suppress(BlockingIOError):
                     sock = self._listener.accept()[0]
                     # Check before the fork: a forked process would copy the memory that the check touches.
@@ -191,6 +201,7 @@ class Helper:
             importlib.invalidate_caches()
 
         def run() -> None:
+            set_title(f"{request.interpreter} {request.command}")
             signal.pthread_sigmask(signal.SIG_SETMASK, request.blocked)
             program.run(request.command, request.interpreter, self._imported)
 
@@ -218,18 +229,25 @@ class Helper:
         for end in (self._wake_read, self._wake_write):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, *_EXIT_SIGNALS):
-            signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in _EXIT_SIGNALS:
+            signal.signal(number, lambda *_: self._exit())
 
-    def _watch_daemon(self, poller: select.poll) -> None:
+    def _watch_daemon(self) -> None:
         """Find the daemon, unless it is known, so that the helper exits with it."""
-        if self._daemon is None and remote(settings().address) is None:
-            for address in default_addresses(settings().address):
-                with contextlib.suppress(OSError, ValueError):
-                    if address.is_held():
-                        self._daemon = os.pidfd_open(int(address.lock_path.read_text()))
-                        poller.register(self._daemon, select.POLLIN)
-                        return
+        if self._daemon is not None or self._is_daemon_remote:
+            return
+        for address in default_addresses(settings().address):
+            with contextlib.suppress(OSError, ValueError):
+                if address.is_held():
+                    pid = int(address.lock_path.read_text())
+                    self._daemon = os.pidfd_open(pid)
+                    helpers.note(self._lock.fileno(), pid)
+                    return
+
+    def _is_needed(self, idle_seconds: float) -> bool:
+        has_daemon = self._daemon is not None or self._is_daemon_remote
+        return self._is_reachable() and helpers.is_worth_its_memory(idle_seconds, has_daemon)
 
     def _is_reachable(self) -> bool:
         """Return whether commands can find this helper: at the end of a login, its directory may be removed."""
@@ -240,28 +258,33 @@ class Helper:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
-    def _import(self, names: Iterable[str], first: Iterable[str] = ()) -> None:
+    def _import(self, names: Collection[str], first: Iterable[str] = ()) -> None:
         """Import modules. If an import has an effect that only a run may have, restart without that module."""
         self._version = history.version()
         self._case = history.case_of(self._key)
         unfit = history.unfit(self._case)
         # Something is wrong with this environment, so import nothing.
-        if len(unfit) > _MAX_UNFIT:
+        if sum(_IMPORTED_BY not in reason for reason in unfit.values()) > _MAX_UNFIT:
             return
         before, start = len(sys.modules), time.perf_counter()
         with self._audit, self._seeding, redirected_output():
+            effects = Effects(self._audit, self._seeding)
             for name in (*first, *names):
+                self._exit_with_daemon()
                 if name in sys.modules or any(f"{name}.".startswith(f"{one}.") for one in unfit):
                     continue
                 self._audit.module = name
-                effects = Effects(name, self._audit)
+                loaded = set(sys.modules)
                 try:
                     importlib.import_module(name)
                 except BaseException as error:
                     problem = f"importing {name} raises {type(error).__name__}"
                 else:
-                    problem = effects.found()
+                    problem = effects.of(name)
                 found = {**self._audit.read_before_set, **({name: problem} if problem else {})}
+                if effects.changed_state:
+                    new = sys.modules.keys() - loaded - {name}
+                    found |= {one: f"{one}{_IMPORTED_BY}{name}" for one in names if one in new}
                 if found:
                     history.note_unfit(self._case, found)
                     break
@@ -286,9 +309,9 @@ class Helper:
         """Prepare one operation. Commands that arrive in the meantime wait for it."""
         with redirected_output(), warnings.catch_warnings():
             warnings.simplefilter("error")
-            effects = Effects("jax", self._audit)
+            effects = Effects(self._audit, self._seeding)
             preparation.prepare(recipe)
-            problem = effects.found()
+            problem = effects.of(history.AN_OPERATION)
         if problem:
             history.note_unfit(self._case, {recipe.hex(): problem})
             self._restart()
@@ -297,12 +320,18 @@ class Helper:
             gc.freeze()
 
     def _restart(self) -> None:
-        """Restart this helper, unless a signal asks it to exit."""
+        """Restart this helper."""
         # A signal that arrives from now on stays pending for the restarted helper.
         signal.pthread_sigmask(signal.SIG_BLOCK, _EXIT_SIGNALS)
-        if _EXIT_SIGNALS.isdisjoint(self._received_signals()):
-            os.chdir(self._cwd)
-            os.execve(sys.executable, sys.orig_argv, self._environment)
+        os.chdir(self._cwd)
+        os.execve(sys.executable, sys.orig_argv, self._environment)
+
+    def _exit_with_daemon(self) -> None:
+        if self._daemon is not None and select.select([self._daemon], [], [], 0)[0]:
+            self._exit()
+
+    def _exit(self) -> NoReturn:
+        """Exit now, whatever this process is doing, as a signal handler as well."""
         self._remove_files()
         os._exit(0)
 
@@ -316,9 +345,7 @@ class Helper:
                     helper_address.log_of(self._address).unlink(missing_ok=True)
                 self._address.lock_path.unlink()
 
-    def _received_signals(self) -> bytes:
-        """Return the numbers of the signals that have arrived since the last call."""
-        try:
-            return os.read(self._wake_read, 4096)
-        except BlockingIOError:
-            return b""
+    def _empty_wake_pipe(self) -> None:
+        """Empty the pipe into which Python writes the numbers of signals that arrive."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake_read, 4096)

@@ -66,8 +66,10 @@ def start_at_exit(address: Address, options: Sequence[str]) -> None:
 
 def _start(address: Address, options: Sequence[str], environment: dict[bytes, bytes], cwd: str) -> None:
     # Imported late: most commands need no helper.
-    from jitserver.run import history
+    from jitserver.run import helpers, history
 
+    if helpers.is_memory_short():
+        return
     seed = {} if b"PYTHONHASHSEED" in environment else {b"PYTHONHASHSEED": b"%d" % history.hash_seed()}
     # Without a helper, the next command is as slow as this one.
     with contextlib.suppress(OSError):

@@ -20,6 +20,8 @@ from jitclient.errors import SettingsError
 _MAX_MODULES = 20_000
 _MAX_OPERATIONS = 250
 _MAX_CASES = 20
+AN_OPERATION = "an operation"
+"""Beginning of the reasons why operations are unfit."""
 
 
 class History(msgspec.Struct):
@@ -69,6 +71,12 @@ def _with_packages(name: str) -> list[str]:
 def unfit(case: str) -> dict[str, str]:
     """Return the modules and operations that a helper must not import or prepare in a case, with the reasons."""
     return _read().unfit.get(case, {})
+
+
+def left_to_runs() -> dict[str, str]:
+    """Return the packages and modules that the helpers leave to the runs, with the reasons."""
+    found = {name: reason for case in _read().unfit.values() for name, reason in case.items()}
+    return {name: reason for name, reason in found.items() if not reason.startswith(AN_OPERATION)}
 
 
 def note_at_exit() -> None:

@@ -43,6 +43,13 @@ class Seeding:
             # Add to the list: objects of earlier imports are frozen, and so not among these.
             self._numpy_generators += [one for one in gc.get_objects() if isinstance(one, kinds)]
 
+    def seeded_by_code(self) -> bool:
+        """Return whether code has seeded the generator of `random` or of `numpy.random`."""
+        numpy: Any = sys.modules.get("numpy.random.mtrand")
+        of_numpy = getattr(numpy, "_rand", None)
+        is_seeded = of_numpy is not None and not _is_system_seeded(of_numpy)
+        return id(random._inst) not in self._system_seeded or is_seeded
+
     def reseed(self) -> None:
         """Seed all recorded generators again, in a forked process."""
         if id(random._inst) not in self._system_seeded:

@@ -38,6 +38,9 @@ class Command(NamedTuple):
     verbose: bool = False
     packages: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        return " ".join([*(["-m"] if self.is_module else []), self.name, *self.arguments])
+
 
 class Request(NamedTuple):
     """Command and the state of its process.

@@ -1,4 +1,4 @@
-"""Process liveness (pidfd) and process identity (pid, boot id, start time)."""
+"""Process liveness (pidfd), process identity (pid, boot id, start time), and the program that a process runs."""
 
 import os
 import select
@@ -7,6 +7,8 @@ from pathlib import Path
 import msgspec
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
+_PYTHON_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+_RUN_OPTIONS_WITH_VALUE = ("--package",)
 
 
 class Process(msgspec.Struct, array_like=True, frozen=True):
@@ -74,6 +76,40 @@ def process_with_id(pid: int) -> Process:
         return Process(pid, f"{_BOOT.read_text().strip()} {fields[19]}")  # field starttime of proc_pid_stat(5)
     except (OSError, IndexError):
         return Process(pid, "")
+
+
+def program_of(pid: int) -> str:
+    """Return the program of a process, as its user typed it after the interpreter; empty if the process has exited.
+
+    Example:
+        `train.py --lr 0.1` for `/usr/bin/python3 -u -m jitserver run --report train.py --lr 0.1`.
+    """
+    return " ".join(_without_launcher(command_line(pid)))
+
+
+def _without_launcher(words: list[str]) -> list[str]:
+    """Return a command line without Python, its options, and the commands of ours that run a program."""
+    if len(words) == 1:
+        # A process that set its own title.
+        words = words[0].split(" ")
+    name = Path(words[0]).name if words else ""
+    if name != "jitserver" and not name.startswith("python"):
+        return words
+    left = words if name == "jitserver" else _after_options(words[1:], _PYTHON_OPTIONS_WITH_VALUE)
+    if Path(left[0] if left else "").name == "jitserver":
+        left = ["-m", "jitserver", *left[1:]]
+    for launcher in (["-m", "jitserver", "run"], ["-m", "jitclient"]):
+        if left[: len(launcher)] == launcher:
+            left = _after_options(left[len(launcher) :], _RUN_OPTIONS_WITH_VALUE)
+    return left or words
+
+
+def _after_options(words: list[str], with_value: tuple[str, ...]) -> list[str]:
+    """Return the words from the program on, which is a file, `-m MODULE` or `-c CODE`."""
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] not in ("-m", "-c", "-"):
+        at += 2 if words[at] in with_value else 1
+    return words[at:]
 
 
 def command_line(pid: int) -> list[str]:

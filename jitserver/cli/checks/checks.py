@@ -14,6 +14,7 @@ CHECKS: tuple[Check, ...] = (
     machine.disk,
     machine.control_group,
     machine.memory_maps,
+    machine.run_helpers,
     daemon.answers,
     environment.settings_of_daemon,
     daemon.devices,

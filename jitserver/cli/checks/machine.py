@@ -9,6 +9,8 @@ from jitclient.core.directories import cache_root
 from jitclient.session.launch import log_directory
 from jitclient.wire.labels import size
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
+from jitserver.cli.common import helpers_line
+from jitserver.run import helpers, history
 from jitserver.system.memory_limits import LimitedGroup, limited_groups
 
 _LOW_DISK_BYTES, _FULL_DISK_BYTES = 1 << 30, 100 << 20
@@ -74,3 +76,11 @@ def _existing(directory: Path) -> Path:
     while not directory.exists():
         directory = directory.parent
     return directory
+
+
+def run_helpers(_: DaemonState) -> Iterator[Finding]:
+    """List the helpers of `jitserver run`, which take memory, and what they do not import."""
+    if found := helpers.running():
+        yield Finding("run helpers", "ok", helpers_line(found))
+    if reasons := history.left_to_runs():
+        yield Finding("run imports", "ok", f"left to each run: {'; '.join(sorted(reasons.values()))}")

@@ -78,7 +78,7 @@ class Environment:
         self._until(lambda: not self.run("--verbose", script, env=env).stderr, "a helper", SECONDS)
 
     def helpers(self) -> list[int]:
-        return [int(text) for path in self.locks() if (text := path.read_text().strip())]
+        return [int(words[0]) for path in self.locks() if (words := path.read_text().split())]
 
     def locks(self) -> list[Path]:
         return list((self.folder / "jitserver").glob("run-*.lock"))

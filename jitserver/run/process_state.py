@@ -1,0 +1,224 @@
+"""Global state of a process: what the import of a module can change for code that does not import the module.
+
+`docs/command-line.md` lists it. Some of it must stay as it is. To the rest a module may add what is its own: loggers,
+finders of its own modules, functions that pickle its classes. What was there before must stay, in its order.
+"""
+
+import asyncio
+import builtins
+import copyreg
+import decimal
+import faulthandler
+import gc
+import locale
+import logging
+import multiprocessing
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import time
+import tracemalloc
+import types
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from os import listdir  # an import may patch `os`
+from typing import Any
+
+from jitserver.run import process_facts
+
+
+class ProcessState:
+    """Global state of this process at one moment.
+
+    Attributes:
+        native_threads: number of threads, those of native code included.
+        printed_bytes: size of the file that standard output is redirected to.
+    """
+
+    def __init__(self) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        self.native_threads = len(listdir("/proc/self/task"))
+        self.printed_bytes = os.fstat(1).st_size
+        self._fixed = {name: get() for name, get in _FIXED.items()} | _settings_of_packages()
+        self._growing = {name: get() for name, get in _GROWING.items()}
+        self._ordered = {name: _same(get()) for name, get in _ORDERED.items()}
+        self._modules = {name: dict(vars(module)) for name, module in _modules()}
+        self._classes = {cls: dict(vars(cls)) for _, module in _modules() for cls in _own_classes(module)}
+
+    def changes(self, now: "ProcessState", package: str) -> list[str]:
+        """Return what is different now, by subject, but for native threads and printed output.
+
+        Args:
+            now: the state after an import.
+            package: the package that was imported; it may change its own functions.
+        """
+        changed = [name for name, value in self._fixed.items() if now._fixed[name] != value]
+        for name, entries in self._growing.items():
+            others = {key: value for key, value in entries.items() if not _is_of(package, key)}
+            changed += [name] if any(now._growing[name].get(key) != value for key, value in others.items()) else []
+        for name, kept in self._ordered.items():
+            changed += [name] if [each for each in now._ordered[name] if each in kept] != list(kept) else []
+        for name, names in self._modules.items():
+            if not _is_of(package, name) and name in now._modules:
+                changed += [f"{name}.{each}" for each in _rebound(names, now._modules[name])]
+        for cls, names in self._classes.items():
+            changed += [f"{cls.__module__}.{cls.__qualname__}.{each}" for each in _rebound(names, vars(cls))]
+        return changed
+
+
+class _Same:
+    """Object that equals only itself: `==` of any two objects may fail, or hold for two that differ in use."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self._value is other._value
+
+    def __hash__(self) -> int:
+        return id(self._value)
+
+
+def _same(values: Iterable[object]) -> tuple[_Same, ...]:
+    return tuple(map(_Same, values))
+
+
+def _streams() -> list[tuple[object, ...]]:
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    return [(_Same(stream), stream.line_buffering, process_facts.stream_settings(stream)) for stream in streams]
+
+
+def _status(field: str) -> str:
+    with open("/proc/self/status") as status:
+        return next((line for line in status if line.startswith(field)), "")
+
+
+def _limits() -> tuple[object, ...]:
+    names = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
+    return tuple(resource.getrlimit(getattr(resource, name)) for name in names)
+
+
+def _interpreter() -> tuple[object, ...]:
+    settings = ("dont_write_bytecode", "pycache_prefix", "tracebacklimit", "ps1", "ps2", "executable")
+    return (
+        *(getattr(sys, name, None) for name in settings),
+        *(list(sys.argv), getattr(sys, "__interactivehook__", None)),
+        *(sys.getrecursionlimit(), sys.getswitchinterval(), sys.get_int_max_str_digits(), sys.getdlopenflags()),
+        *(sys.get_coroutine_origin_tracking_depth(), _same(sys.get_asyncgen_hooks())),
+    )
+
+
+def _hooks() -> tuple[_Same, ...]:
+    """Return the hooks that are not functions of a module, whose replacement would show as such."""
+    return _same([sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()])
+
+
+def _wide_filters() -> list[tuple[object, ...]]:
+    """Return the filters that apply to warnings of any code: those without a message, a module or an own class."""
+    return [
+        (action, category, line)
+        for action, message, category, module, line in warnings.filters
+        if message is None and module is None and category.__module__ == "builtins"
+    ]
+
+
+def _of_logger(logger: logging.Logger) -> tuple[object, ...]:
+    settings = logger.level, logger.disabled, logger.propagate, type(logger)
+    return *settings, _same(logger.handlers), _same(logger.filters)
+
+
+def _logging() -> tuple[object, ...]:
+    names = tuple(logging._levelToName.items())
+    settings = logging.root.manager.disable, logging.raiseExceptions, _Same(logging.lastResort)
+    return _of_logger(logging.root), names, settings
+
+
+_FIXED: Mapping[str, Callable[[], Any]] = {
+    "the standard streams": _streams,
+    # Reads of `os.environ` are watched during imports.
+    "environment variables": lambda: dict(os.environb),
+    # `os.getcwd` is watched during imports.
+    "the working directory": lambda: os.readlink("/proc/self/cwd"),
+    "the umask": lambda: _status("Umask"),
+    "resource limits": _limits,
+    "the processors or the priority": lambda: (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)),
+    "the locale": lambda: locale.setlocale(locale.LC_ALL),
+    "the time zone": lambda: time.tzname,
+    "signal handlers": lambda: _same(signal.getsignal(number) for number in sorted(signal.valid_signals())),
+    "blocked signals": lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+    "timers": lambda: [signal.getitimer(which) for which in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL)],
+    "faulthandler": faulthandler.is_enabled,
+    "hooks of the interpreter": _hooks,
+    "settings of the interpreter": _interpreter,
+    "sys.path": lambda: list(sys.path),
+    "sys.path_hooks": lambda: _same(sys.path_hooks),
+    "builtins": lambda: vars(builtins).keys() - {"_"},
+    "warning filters": _wide_filters,
+    "logging": _logging,
+    "garbage collection": lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug()),
+    "tracemalloc": tracemalloc.is_tracing,
+    "decimal's context": lambda: (repr(decimal.getcontext()), repr(decimal.DefaultContext)),
+    "the start method of multiprocessing": lambda: multiprocessing.get_start_method(allow_none=True),
+    "asyncio's policy": lambda: _Same(getattr(asyncio.events, "_event_loop_policy", None)),
+    "the timeout of sockets": socket.getdefaulttimeout,
+}
+
+_GROWING: Mapping[str, Callable[[], Mapping[Any, Any]]] = {
+    "loggers": lambda: {
+        name: _of_logger(logger)
+        for name, logger in list(logging.root.manager.loggerDict.items())
+        if isinstance(logger, logging.Logger)
+    },
+    "how objects are pickled": lambda: {cls: _Same(reduce) for cls, reduce in copyreg.dispatch_table.items()},
+}
+
+_ORDERED: Mapping[str, Callable[[], Iterable[object]]] = {
+    "import hooks": lambda: sys.meta_path,
+    "callbacks of garbage collection": lambda: gc.callbacks,
+}
+
+
+def _settings_of_packages() -> dict[str, object]:
+    """Return the settings of those packages that are imported."""
+    found: dict[str, object] = {}
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None:
+        found["numpy's settings"] = (numpy.geterr(), _Same(numpy.geterrcall()), repr(numpy.get_printoptions()))
+    matplotlib: Any = sys.modules.get("matplotlib")
+    if matplotlib is not None and hasattr(matplotlib, "rcParams"):
+        # Its own look-up would choose a backend.
+        found["matplotlib's rcParams"] = repr(sorted(dict.items(matplotlib.rcParams)))
+    pandas: Any = sys.modules.get("pandas._config.config")
+    if pandas is not None:
+        found["pandas' options"] = repr(pandas._global_config)
+    config = getattr(sys.modules.get("jax"), "config", None)
+    for name, value in getattr(config, "values", {}).items():
+        found[f"JAX's setting {name}"] = value
+    return found
+
+
+def _is_of(package: str, key: object) -> bool:
+    """Return whether a dotted name belongs to a package."""
+    return isinstance(key, str) and key.partition(".")[0] == package
+
+
+def _modules() -> list[tuple[str, types.ModuleType]]:
+    """Return the loaded modules, but for those that are not modules at all."""
+    return [(name, module) for name, module in list(sys.modules.items()) if type(module) is types.ModuleType]
+
+
+def _own_classes(module: types.ModuleType) -> list[type]:
+    """Return the classes of a module of the standard library."""
+    name = module.__name__
+    if name.partition(".")[0] not in sys.stdlib_module_names:
+        return []
+    return [cls for cls in list(vars(module).values()) if isinstance(cls, type) and cls.__module__ == name]
+
+
+def _rebound(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Return the names of functions and classes that have another value."""
+    return [name for name, value in before.items() if now.get(name) is not value and callable(value)]
