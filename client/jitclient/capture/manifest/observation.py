@@ -8,14 +8,17 @@ from types import CodeType
 from typing import Any
 
 from jitclient.capture.manifest import hooks
-from jitclient.capture.manifest.changes import changed_counters, written
+from jitclient.capture.manifest.changes import Place, changed_counters, written
 from jitclient.capture.manifest.definitions import Tree, bytes_of
 from jitclient.capture.manifest.hooks import Hook, hook_of_thread
 from jitclient.capture.manifest.places import ABSENT, CACHE, CHANGED_PLACES, IMPORTED, resolve
 from jitclient.capture.manifest.reads import ambient_of, functions_below, is_observed, names_read
-from jitclient.capture.manifest.state import digest_under
-from jitclient.capture.manifest.trees import ABSENT_DIGEST, TOO_LARGE, First, Memo, tree_of
+from jitclient.capture.manifest.state import Digests
+from jitclient.capture.manifest.trees import ABSENT_DIGEST, TOO_LARGE, Described
 from jitclient.capture.user_code.bytecode import refs_of
+
+_MAX_PARTS = 50_000
+"""Maximum number of parts to describe for a trace. Most have less than 5,000; describing these takes half a second."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Observation:
         # The ids of all started code; the code lives as long as the traced function, so the ids stay unique.
         self._started: set[int] = set()
         self._before: dict[str, Tree] = {}
-        self._first: First = {}
+        self._described = Described({}, _MAX_PARTS)
         self._code: dict[int, tuple[CodeType, dict[str, Any]]] = {}
 
     def started(self, code: CodeType, names: dict[str, Any]) -> None:
@@ -62,11 +65,10 @@ class Observation:
             self.unobserved_reason = f"the trace could not be observed: {type(error).__name__}: {error}"
 
     def _note(self, code: CodeType, names: dict[str, Any]) -> None:
-        memo: Memo = {}
         self._ambient = self._ambient or ambient_of(code, names)
         for name in names_read(code, names) - self._before.keys():
             value = resolve(name)
-            self._before[name] = ABSENT if value is ABSENT else tree_of(value, memo, self._first)
+            self._before[name] = ABSENT if value is ABSENT else self._described.tree(value)
 
     def has_run(self, code: CodeType) -> bool:
         """Return whether code ran; True if that is unknown."""
@@ -98,24 +100,23 @@ class Observation:
     def _compared(self) -> Reads:
         self._record_deferred()
         state: dict[str, bytes] = {}
-        nonrepeatable, memo = "", Memo()
+        nonrepeatable, compared, digests = "", _Compared(), Digests()
         for name, before in sorted(self._before.items()):
-            now = resolve(name)
-            after = ABSENT if now is ABSENT else tree_of(now, memo)
+            after = compared.now(name)
             # The trace made this data on first use.
             if before is ABSENT and after is not ABSENT:
-                is_empty = digest_under(name, after) == ABSENT_DIGEST
+                is_empty = digests.under(name, after) == ABSENT_DIGEST
                 state[name if is_empty else name + CHANGED_PLACES] = ABSENT_DIGEST
             elif before is ABSENT:
                 continue
             # A comparison with other processes is impossible.
             elif before == TOO_LARGE:
                 nonrepeatable = nonrepeatable or name
-            elif name.endswith(CACHE) or bytes_of(before) == bytes_of(after):
-                state[name] = digest_under(name, before)
-            elif (changing := changed_counters(before, after)) is not None:
+            elif name.endswith(CACHE) or compared.is_same(before, after):
+                state[name] = digests.under(name, before)
+            elif (changing := compared.changes(before, after)) is not None:
                 counted = name + CHANGED_PLACES + written(changing)
-                state[counted] = digest_under(counted, before)
+                state[counted] = digests.under(counted, before)
             else:
                 nonrepeatable = nonrepeatable or name
         by_name = dict(sorted((self._named(name), value) for name, value in state.items()))
@@ -123,6 +124,33 @@ class Observation:
 
     def _named(self, name: str) -> str:
         return name if name.partition(":")[0] in self._loaded else IMPORTED + name
+
+
+class _Compared:
+    """Descriptions of data after the trace, and their differences from those before it, each made once."""
+
+    def __init__(self) -> None:
+        self._described = Described(max_parts=_MAX_PARTS)
+        # By the ids of two descriptions, which live as long as this object.
+        self._same: dict[tuple[int, int], bool] = {}
+        self._changes: dict[tuple[int, int], list[Place] | None] = {}
+
+    def now(self, name: str) -> Tree:
+        value = resolve(name)
+        return ABSENT if value is ABSENT else self._described.tree(value)
+
+    def is_same(self, before: Tree, after: Tree) -> bool:
+        pair = id(before), id(after)
+        if pair not in self._same:
+            self._same[pair] = bytes_of(before) == bytes_of(after)
+        return self._same[pair]
+
+    def changes(self, before: Tree, after: Tree) -> list[Place] | None:
+        """Return the places of counters and caches that differ; None if anything else differs."""
+        pair = id(before), id(after)
+        if pair not in self._changes:
+            self._changes[pair] = changed_counters(before, after)
+        return self._changes[pair]
 
 
 @contextlib.contextmanager

@@ -1,44 +1,47 @@
 """The state of packages in this process, as digests that are equal in every process with the same state."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from jitclient.capture.manifest.changes import places_in, remove_places
 from jitclient.capture.manifest.definitions import Tree
 from jitclient.capture.manifest.places import ABSENT, CACHE, CHANGED_PLACES, is_of_thread, plain_name, resolve
-from jitclient.capture.manifest.trees import ABSENT_DIGEST, OPAQUE, Memo, digest_of_tree, tree_of
+from jitclient.capture.manifest.trees import ABSENT_DIGEST, OPAQUE, Described, digest_of_tree
 from jitclient.core.digests import digest
+
+
+class Digests:
+    """Digests of descriptions under names; each description that several names share is digested once.
+
+    The descriptions must live as long as this object.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str], bytes] = {}
+
+    def under(self, name: str, tree: Tree) -> bytes:
+        """Return the digest of the description of the value under a name."""
+        # Thread-local data that is empty equals absent data: a thread makes it on first use.
+        if type(tree) is tuple and len(tree) == 1 and is_of_thread(name):
+            return ABSENT_DIGEST
+        _, is_counted, changing = name.partition(CHANGED_PLACES)
+        key = id(tree), is_counted + changing
+        if key not in self._known:
+            self._known[key] = digest_of_tree(remove_places(tree, places_in(changing)) if is_counted else tree)
+        return self._known[key]
 
 
 def state_of(names: Iterable[str]) -> tuple[bytes, ...]:
     """Return the digest of the data under each name."""
-    memo: Memo = {}
-    # Many modules hold the same object, so describe each object only once.
-    trees: dict[int, tuple[Any, Tree]] = {}
-    return tuple(_digest_at(name, trees, memo) for name in names)
+    described, digests = Described(), Digests()
+    return tuple(_digest_at(name, described, digests) for name in names)
 
 
-def _digest_at(name: str, trees: dict[int, tuple[Any, Tree]], memo: Memo) -> bytes:
+def _digest_at(name: str, described: Described, digests: Digests) -> bytes:
     try:
         value = resolve(name)
-        if value is ABSENT:
-            return ABSENT_DIGEST
-        if id(value) not in trees:
-            trees[id(value)] = value, tree_of(value, memo)
-        return digest_under(name, trees[id(value)][1])
+        return ABSENT_DIGEST if value is ABSENT else digests.under(name, described.tree(value))
     except Exception:
         return OPAQUE
-
-
-def digest_under(name: str, tree: Tree) -> bytes:
-    """Return the digest of the description of the value under a name."""
-    _, is_counted, changing = name.partition(CHANGED_PLACES)
-    if is_counted:
-        tree = remove_places(tree, places_in(changing))
-    # Thread-local data that is empty equals absent data: a thread makes it on first use.
-    if type(tree) is tuple and len(tree) == 1 and is_of_thread(name):
-        return ABSENT_DIGEST
-    return digest_of_tree(tree)
 
 
 def state_digest(names: Iterable[str], state: Iterable[bytes]) -> bytes:

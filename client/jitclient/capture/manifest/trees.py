@@ -93,12 +93,51 @@ def tree_of(value: Any, memo: "Memo | None" = None, first: "First | None" = None
         first: If given, containers and objects are described with the contents that they had when a call with this
             table first found them.
     """
+    return _walked(value, {} if memo is None else memo, first)[0]
+
+
+def _walked(value: Any, memo: "Memo", first: "First | None") -> tuple[Tree, int]:
+    """Return the description of a value, and the number of parts that were described."""
+    walk = _Walk(memo, first)
     try:
-        return _Walk({} if memo is None else memo, first).tree(value)
+        tree = walk.tree(value)
     except TooLargeError:
-        return TOO_LARGE
+        tree = TOO_LARGE
     except Exception as error:
-        return ("opaque", type(error).__name__)
+        tree = ("opaque", type(error).__name__)
+    return tree, walk.n_parts
+
+
+class Described:
+    """Descriptions of values, each made once: many modules hold the same object under names of their own.
+
+    Args:
+        first: If given, containers and objects are described with the contents that they had when a call with this
+            table first found them; otherwise, no value may change while this object is in use.
+        max_parts: How many parts may be described in all.
+    """
+
+    def __init__(self, first: "First | None" = None, max_parts: int | None = None) -> None:
+        self._first = first
+        self._parts_left = max_parts
+        self._memo: Memo = {}
+        # By id: the value, which is kept alive, and its description.
+        self._trees: dict[int, tuple[Any, Tree]] = {}
+
+    def tree(self, value: Any) -> Tree:
+        """Return the description of a value.
+
+        Raises:
+            TooLargeError: The values have more parts than may be described.
+        """
+        if id(value) not in self._trees:
+            tree, n_parts = _walked(value, self._memo if self._first is None else {}, self._first)
+            self._trees[id(value)] = value, tree
+            if self._parts_left is not None:
+                self._parts_left -= n_parts
+                if self._parts_left < 0:
+                    raise TooLargeError("the packages have too much state")
+        return self._trees[id(value)][1]
 
 
 Memo = dict[int, tuple[Any, Tree, int]]
@@ -122,7 +161,7 @@ class _Walk:
         self._open: set[int] = set()
         # The number of references so far to numbered objects and to definitions that are not complete.
         self._n_references = 0
-        self._n_parts = 0
+        self.n_parts = 0
         # Keeps numbered objects alive, so that no other object can get the same id.
         self._keep_alive: list[Any] = []
         self._depth = 0
@@ -132,8 +171,8 @@ class _Walk:
         kind = type(value)
         if kind in ATOMS or kind is complex:
             return value
-        self._n_parts += 1
-        if self._n_parts > _MAX_PARTS or self._depth > _MAX_DEPTH:
+        self.n_parts += 1
+        if self.n_parts > _MAX_PARTS or self._depth > _MAX_DEPTH:
             raise TooLargeError
         self._depth += 1
         try:
@@ -153,17 +192,17 @@ class _Walk:
         """Return the description of a function or a class; the memo stores those that refer to no numbered object."""
         known = self._memo.get(id(value))
         if known is not None:
-            self._n_parts += known[2]
+            self.n_parts += known[2]
             return known[1]
         if id(value) in self._open or id(value) in self._numbers:
             self._n_references += 1
             return ("again", self._numbers.get(id(value)))
-        n_references, n_parts = self._n_references, self._n_parts
+        n_references, n_parts = self._n_references, self.n_parts
         self._open.add(id(value))
         tree = describe(value, self.tree)
         self._open.remove(id(value))
         if self._n_references == n_references:
-            self._memo[id(value)] = value, tree, self._n_parts - n_parts
+            self._memo[id(value)] = value, tree, self.n_parts - n_parts
         else:
             self._numbers[id(value)] = len(self._numbers)
             self._keep_alive.append(value)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jitclient.capture.manifest import Reads, covers, observed, state_digest, state_of
+from jitclient.capture.manifest import Reads, covers, observed, state_digest, state_of, trees
 from jitclient.capture.manifest.places import CHANGED_PLACES
 from jitclient.capture.user_code import installed
 from jitclient.capture.user_code.installed import package_of
@@ -403,7 +403,7 @@ def test_a_failure_of_ours_is_no_exception(package: Write, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr("jitclient.capture.manifest.observation.names_read", fail)
         assert reads_of(one.op, 1.0).unobserved_reason == "the trace could not be observed: ValueError: ours"
-    for place in ("hooks.collects_garbage", "hooks.recording_garbage", "observation.tree_of"):
+    for place in ("hooks.collects_garbage", "hooks.recording_garbage", "trees._walked"):
         with monkeypatch.context() as patch:
             patch.setattr(f"jitclient.capture.manifest.{place}", fail)
             assert "ours" in reads_of(one.op, 1.0).unobserved_reason
@@ -471,3 +471,30 @@ def test_a_manifest_has_what_is_within_what_it_names() -> None:
     assert covers(names, "one.part", "Layer.apply")
     assert not covers(names, "one", "options")
     assert not covers(names, "one", "Layer.apply")
+
+
+def test_an_object_under_many_names_is_described_once(package: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"d{n}" for n in range(50)]
+    one = package(
+        f"shared = [[n] for n in range(1000)]\n{' = '.join(names)} = shared\ndef op(): return {', '.join(names)}"
+    )
+    walks: list[Any] = []
+    walk = trees._Walk.tree
+
+    def counted(self: Any, value: Any) -> Any:
+        walks.append(value)
+        return walk(self, value)
+
+    monkeypatch.setattr(trees._Walk, "tree", counted)
+    reads = reads_of(one.op)
+    assert {f"mf_one:{name}" for name in names} <= set(reads.names)
+    assert sum(value is one.shared for value in walks) == 2  # before and after the trace
+    assert state_of(reads.names) == reads.state
+    assert sum(value is one.shared for value in walks) == 3
+
+
+def test_packages_with_too_much_state_are_not_observed(package: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = package("a, b, c = ([[n] for n in range(1000)] for _ in 'abc')\ndef op(): return a, b, c")
+    assert reads_of(one.op).unobserved_reason == ""
+    monkeypatch.setattr("jitclient.capture.manifest.observation._MAX_PARTS", 2000)
+    assert "too much state" in reads_of(one.op).unobserved_reason
