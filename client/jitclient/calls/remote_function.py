@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 from jitclient.calls import MISS
 from jitclient.calls.deps import Deps
 from jitclient.capture.describe.jitted import program_attributes, rebuild_jit
-from jitclient.core.tracebacks import add_hint, is_of_loading, without_machinery
+from jitclient.core.tracebacks import add_hint, hide_machinery, is_of_loading
 from jitclient.errors import DaemonLost, DaemonUnavailable, JitserverError, loading
 from jitclient.jaxside.options import JitOptions
 from jitclient.session import process
@@ -77,13 +77,17 @@ class RemoteFunction(Generic[P, R]):
             if is_of_loading(error):
                 raise DaemonUnavailable(f"jitclient cannot load its code: {error}") from error
             add_hint(error)
-            raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
+            hide_machinery(error)
+            raise
         finally:
             # Break the cycle of the error, its traceback and this frame, which holds the arguments.
             lost = None
         add_hint(raised)
         try:
-            raise raised.with_traceback(without_machinery(raised.__traceback__))
+            raise raised
+        except BaseException:
+            hide_machinery(raised)
+            raise
         finally:
             del raised
 

@@ -16,7 +16,7 @@ from jitclient.calls.raised import unwrapped
 from jitclient.calls.specialisation import Specialisation
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
-from jitclient.core.tracebacks import without_machinery
+from jitclient.core.tracebacks import hide_machinery
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
 from jitclient.jaxside import shardings, tree
 from jitclient.jaxside.avals import abstract
@@ -79,7 +79,8 @@ class Lowered:
         try:
             return unwrapped(lambda: self._compiled(wanted, compiler_options))
         except Exception as error:
-            raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
+            hide_machinery(error)
+            raise
 
     def _compiled(self, wanted: Specialisation, compiler_options: Mapping[str, Any] | None) -> Any:
         try:
@@ -128,8 +129,13 @@ class Compiled:
         except CallFailed as failed:
             raised = failed.error
         except Exception as error:
-            raise error.with_traceback(without_machinery(error.__traceback__))  # noqa: B904  (it is the same one)
-        raise raised.with_traceback(without_machinery(raised.__traceback__))
+            hide_machinery(error)
+            raise
+        try:
+            raise raised
+        except BaseException:
+            hide_machinery(raised)
+            raise
 
     def as_text(self) -> str:
         """Return the optimized program as text."""

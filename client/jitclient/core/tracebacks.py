@@ -1,10 +1,28 @@
 """Exceptions as users see them: without jitclient's frames, and with a line of advice."""
 
+import os
 from types import TracebackType
 
 
-def without_machinery(tb: TracebackType | None) -> TracebackType | None:
-    """Return a traceback without jitclient's frames, or unchanged if it has no others."""
+def hide_machinery(error: BaseException) -> None:
+    """Remove jitclient's frames from the tracebacks of an exception, of its cause and of its context.
+
+    Call this where the exception is handled, and raise it by `raise` alone: any other statement adds a frame. The
+    variable JAX_TRACEBACK_FILTERING=off keeps all frames, as it keeps JAX's.
+    """
+    if os.environ.get("JAX_TRACEBACK_FILTERING") == "off":
+        return
+    seen: set[int] = set()
+    todo: list[BaseException | None] = [error]
+    while todo:
+        one = todo.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = _without_machinery(one.__traceback__)
+            todo += [one.__cause__, one.__context__]
+
+
+def _without_machinery(tb: TracebackType | None) -> TracebackType | None:
     entries = []
     at = tb
     while at is not None:
@@ -14,7 +32,7 @@ def without_machinery(tb: TracebackType | None) -> TracebackType | None:
     rest: TracebackType | None = None
     for entry in reversed(entries):
         rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-    return rest or tb
+    return rest
 
 
 def is_of_loading(error: BaseException) -> bool:

@@ -1,7 +1,10 @@
 """The errors that classic mistakes end in are JAX's, with one line of advice under them."""
 
+import traceback
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from flax import nnx
 from flax.errors import TraceContextError
@@ -77,3 +80,36 @@ def test_other_errors_get_none():
     with pytest.raises(ValueError, match="mine") as ours:
         jitclient.jit(fails)(1.0)
     assert not [note for note in getattr(ours.value, "__notes__", []) if note.startswith("hint: ")]
+
+
+@pytest.mark.usefixtures("daemon")
+@pytest.mark.parametrize(
+    ("function", "options", "args"),
+    [
+        (lambda a, b: a @ b, {}, (np.ones((2, 3)), np.ones((2, 3)))),
+        (lambda a: undefined + a, {}, (1.0,)),  # type: ignore[name-defined]  # noqa: F821
+        (lambda n, x: x, {"static_argnums": 0}, ([1], 1.0)),
+        (lambda a, b: a, {}, (1.0,)),
+        (lambda a: a, {}, ("text",)),
+    ],
+    ids=["shapes", "raises", "static argument without hash", "missing argument", "no array"],
+)
+def test_a_traceback_has_the_frames_of_plain_jax(function, options, args):
+    frames = []
+    for jit in (jax.jit, jitclient.jit):
+        jitted = jit(function, **options)
+        for _ in range(2):
+            with pytest.raises(Exception) as caught:  # noqa: PT011
+                jitted(*args)
+            found = traceback.extract_tb(caught.value.__traceback__)
+            frames.append([(frame.filename, frame.lineno, frame.name) for frame in found])
+    assert frames[2:] == frames[:2]
+
+
+@pytest.mark.usefixtures("daemon")
+def test_all_frames_are_there_if_jaxs_are(monkeypatch):
+    monkeypatch.setenv("JAX_TRACEBACK_FILTERING", "off")
+    with pytest.raises(ZeroDivisionError) as caught:
+        jitclient.jit(lambda x: 1 / 0)(1.0)
+    names = {frame.f_globals["__name__"] for frame, _ in traceback.walk_tb(caught.value.__traceback__)}
+    assert "jitclient.calls.remote_function" in names
