@@ -53,12 +53,11 @@ def stop() -> None:
 
     The arrays that it holds are lost, except named arrays.
     """
-    unit = installed()
+    unit, known = installed(), helpers.running()
     if unit is not None and systemctl.is_active(unit):
         facts = _facts(unit)
         systemctl.stop(unit)
-        if facts["pid"] is not None:
-            facts |= _end_helpers(facts["pid"])
+        facts |= _end_helpers(facts["pid"], known)
         if unit.user is None:
             from jitserver.daemon.checkpoint.manifests import forget_sessions  # importing it takes 20 ms
 
@@ -67,7 +66,7 @@ def stop() -> None:
         _report("stopped", **facts)
         return
     pid = _stop_and_wait(local_address(), _request_stop)
-    _report("stopped", pid=pid, address=str(local_address()), **_end_helpers(pid))
+    _report("stopped", pid=pid, address=str(local_address()), **_end_helpers(pid, known))
 
 
 @click.command()
@@ -189,9 +188,9 @@ def _stop_and_wait(address: Address, request: Callable[[Address], int]) -> int:
     return pid
 
 
-def _end_helpers(daemon: int) -> dict[str, list[int]]:
+def _end_helpers(daemon: int, known: list[helpers.RunningHelper]) -> dict[str, list[int]]:
     """Wait for the exit of the helpers of `jitserver run`, which end with their daemon."""
-    ended = helpers.end_with(daemon, _HELPER_SECONDS)
+    ended = helpers.end_with(daemon, known, _HELPER_SECONDS)
     return {"helpers": ended} if ended else {}
 
 

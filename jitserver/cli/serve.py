@@ -96,12 +96,10 @@ def serve(address: str | None, **options: Any) -> None:
         shorten_switch_interval,
     )
     from jitserver.system.malloc import keep_freed
-    from jitserver.system.process_title import set_title
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("jax").setLevel(logging.WARNING)
     where = Address.parse(address) if address else local_address()
-    set_title(f"jitserver: daemon at {where}")
     # On failure, clients do not wait for this daemon; if the address is unusable, `HeldAddress` reports the reason.
     with contextlib.suppress(DaemonUnavailable, OSError):
         launch.hold_start_lock(where)

@@ -4,7 +4,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,17 +65,18 @@ def make_room() -> None:
         _terminate(helper.pid)
 
 
-def end_with(daemon: int, seconds: float) -> list[int]:
+def end_with(daemon: int, known: Iterable[RunningHelper], seconds: float) -> list[int]:
     """Wait until the helpers of a daemon that has exited have exited, and end those that have not.
 
     Args:
         daemon: the process id of the daemon.
+        known: the helpers that ran before the daemon exited.
         seconds: how long to wait before a helper is ended.
 
     Returns:
-        The process ids of these helpers.
+        The process ids of the helpers of the daemon.
     """
-    pids = [helper.pid for helper in running() if helper.daemon == daemon]
+    pids = [helper.pid for helper in known if helper.daemon == daemon]
     polling = Polling(seconds)
     while left := [helper.pid for helper in running() if helper.pid in pids]:
         if not polling.pause():

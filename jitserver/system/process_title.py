@@ -11,7 +11,7 @@ def set_title(text: str) -> None:
     """Set the title. Without the package setproctitle, the process keeps its command line.
 
     Example:
-        `set_title("jitserver: daemon")`
+        `set_title("jitserver.run.helper")`
     """
     with contextlib.suppress(ImportError):
         given = os.environ.get(_KEEP_ENVIRONMENT)
@@ -19,7 +19,8 @@ def set_title(text: str) -> None:
         try:
             import setproctitle
 
-            setproctitle.setproctitle(text)
+            # The text may have bytes of a command line that are no UTF-8.
+            setproctitle.setproctitle(text.encode(errors="replace").decode())
         finally:
             if given is None:
                 del os.environ[_KEEP_ENVIRONMENT]

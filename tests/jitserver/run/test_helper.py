@@ -570,6 +570,8 @@ def test_processes_have_titles(cold: Any, until: Any) -> None:
     done = cold.run("--verbose", script, "--lr", "0.1")
     assert done.stderr == ""
     assert done.stdout.splitlines() == [f"{sys.executable} {script} --lr 0.1", "None"]
+    done = cold.run("--verbose", script, "odd \udcff")
+    assert (done.stderr, done.stdout.splitlines()[0]) == ("", f"{sys.executable} {script} odd ?")
 
 
 @pytest.mark.slow

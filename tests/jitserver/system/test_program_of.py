@@ -21,7 +21,7 @@ TITLES = {
     "jitserver run train.py": "train.py",
     "python -m jitserver top": "-m jitserver top",
     "python": "python",
-    "jitserver: daemon at unix:/run/d.sock": "jitserver: daemon at unix:/run/d.sock",
+    "jitserver.run.helper /run/run-1.sock": "jitserver.run.helper /run/run-1.sock",
     "emacs -q": "emacs -q",
 }
 
