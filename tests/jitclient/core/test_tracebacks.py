@@ -82,7 +82,16 @@ def test_other_errors_get_none():
     assert not [note for note in getattr(ours.value, "__notes__", []) if note.startswith("hint: ")]
 
 
-@pytest.mark.usefixtures("daemon")
+@pytest.fixture
+def short_tracebacks():
+    """JAX leaves its own frames out, as it does by default; an engine in this process may have turned that off."""
+    before = jax.config.jax_traceback_filtering
+    jax.config.update("jax_traceback_filtering", "auto")
+    yield
+    jax.config.update("jax_traceback_filtering", before)
+
+
+@pytest.mark.usefixtures("daemon", "short_tracebacks")
 @pytest.mark.parametrize(
     ("function", "options", "args"),
     [
