@@ -26,7 +26,7 @@ NAMED_BY_OTHERS = {
     "jitclient.capture.describe.namespaces": "a submodule of a package in a captured namespace",
     "jitclient.capture.steps.make_values": "the module of a value that a capture makes afresh",
     "jitclient.jaxside.internals": "what is not public in jax, by its path",
-    "jitserver.run.helper": "what past runs have imported",
+    "jitserver.run.imports": "what past runs have imported",
     "jitclient.capture.steps.sandbox": "what captured code imports",
     "jitclient.capture.user_code.names": "the value of an installed package that a capture names",
     "jitclient.capture.manifest.places": "the module of a package whose state a trace elsewhere read",

@@ -1,7 +1,6 @@
 """Helper process: has imported the modules that scripts need, and forks a child for each run."""
 
 import contextlib
-import gc
 import importlib
 import os
 import select
@@ -10,15 +9,13 @@ import socket
 import sys
 import time
 import traceback
-import warnings
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from typing import NoReturn
 
 from jitclient.capture.graph import set_order
 from jitclient.core.file_lock import open_lock, try_lock
 from jitclient.core.settings import settings
 from jitclient.jaxside import internals
-from jitclient.jaxside.operations import preparation
 from jitclient.wire.address import Address, default_addresses, peer, remote
 from jitserver.run import (
     child,
@@ -26,32 +23,18 @@ from jitserver.run import (
     fd_passing,
     helper_address,
     helpers,
-    history,
     process_facts,
     program,
     scan,
     supervisor,
-    warm_caches,
 )
-from jitserver.run.effects import PACKAGES_WITH_STATE, Effects, redirected_output
-from jitserver.run.import_audit import ImportAudit
-from jitserver.run.random_state import Seeding
+from jitserver.run.imports import Imports
 from jitserver.run.request import Request
 from jitserver.system.process_title import set_title
 
 _TICK_SECONDS = 60.0
 _REQUEST_SECONDS = 10.0
-_MAX_UNFIT = 50
-_IMPORTED_BY = " is imported by "
-"""Part of the reason why a module is unfit that another, which changes state, imports: it may have seen that state."""
 _FAILED = 255  # not the number of any system error
-_ALWAYS = (
-    "numpy",
-    "jitclient.calls.decorator",
-    "jitclient.api.switch",
-    "jitclient.session.session",
-    "jitclient.calls.general_path",
-)
 _EXIT_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -74,7 +57,6 @@ class Helper:
     def __init__(self, address: Address, has_seed: bool) -> None:
         self._address = address
         self._key = address.path.stem.removeprefix("run-")
-        self._case = ""
         self._cwd = os.getcwd()
         self._environment = process_facts.variables()
         if has_seed:
@@ -83,14 +65,9 @@ class Helper:
             os.environ.pop("PYTHONHASHSEED", None)
             set_order.share_seed()
         self._lock = open_lock(address.lock_path)
-        self._seeding = Seeding()
-        self._audit = ImportAudit()
-        self._version = 0
-        # How many modules were imported for runs, and the seconds that this took.
-        self._imported = 0, 0.0
+        self._imports = Imports(self._key, self._exit_with_daemon)
         self._wake_read, self._wake_write = os.pipe()
         self._libraries: set[int] = set()
-        self._operations: list[bytes] = []
         self._listener: socket.socket
         self._daemon: int | None = None
         self._is_daemon_remote = remote(settings().address) is not None
@@ -115,7 +92,7 @@ class Helper:
         # Not "/", where an import that goes there would show no change.
         os.chdir(self._address.path.parent)
         fast_exit.register()
-        self._import(history.modules(PACKAGES_WITH_STATE), first=_ALWAYS)
+        self._or_restart(self._imports.update())
         self._libraries = child.open_fds() - own
         self._listener = self._address.listen()
         self._listener.setblocking(False)
@@ -134,28 +111,28 @@ class Helper:
             self._watch_daemon()
             if self._daemon is not None:
                 poller.register(self._daemon, select.POLLIN)
-            ready = dict(poller.poll(0 if self._operations else _TICK_SECONDS * 1000))
+            ready = dict(poller.poll(0 if self._imports.operations else _TICK_SECONDS * 1000))
             if self._daemon in ready or not self._is_needed(time.monotonic() - used):
                 return None
             if self._wake_read in ready:
                 self._empty_wake_pipe()
                 self._reap()
-                if history.version() != self._version:
-                    self._import(history.modules(PACKAGES_WITH_STATE))
+                if self._imports.are_outdated():
+                    self._or_restart(self._imports.update())
             if self._listener.fileno() in ready:
                 used = time.monotonic()
                 helpers.note_use(self._lock.fileno())
                 with contextlib.suppress(BlockingIOError):
                     sock = self._listener.accept()[0]
                     # Check before the fork: a forked process would copy the memory that the check touches.
-                    changed = self._audit.changed()
+                    changed = self._imports.audit.changed()
                     run = self._fork(sock, changed)
                     if run is not None:
                         return run
                     if changed:
                         self._restart()
-            elif not ready and self._operations:
-                self._prepare(self._operations.pop(0))
+            elif not ready and self._imports.operations:
+                self._or_restart(self._imports.prepare_next())
 
     # ---- a run
 
@@ -194,16 +171,16 @@ class Helper:
         def prepare() -> None:
             # `become` closes its file descriptor with all others.
             sock.detach()
-            child.become(request, received, self._libraries, self._audit.written())
+            child.become(request, received, self._libraries, self._imports.audit.written())
             internals.find_plugins_in(scan.directory_of(request.command, request.cwd))
-            self._seeding.reseed()
+            self._imports.seeding.reseed()
             settings.cache_clear()
             importlib.invalidate_caches()
 
         def run() -> None:
             set_title(f"{request.interpreter} {request.command}")
             signal.pthread_sigmask(signal.SIG_SETMASK, request.blocked)
-            program.run(request.command, request.interpreter, self._imported)
+            program.run(request.command, request.interpreter, self._imports.total)
 
         try:
             supervisor.supervise(sock, terminal, received, prepare)
@@ -219,7 +196,9 @@ class Helper:
         if taken:
             return f"imported modules use file descriptor {min(taken)}"
         loaded = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
-        return self._audit.differs(environment, request.cwd) or scan.refusal(request.command, request.cwd, loaded)
+        return self._imports.audit.differs(environment, request.cwd) or scan.refusal(
+            request.command, request.cwd, loaded
+        )
 
     # ---- life of the helper
 
@@ -258,66 +237,9 @@ class Helper:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
-    def _import(self, names: Collection[str], first: Iterable[str] = ()) -> None:
-        """Import modules. If an import has an effect that only a run may have, restart without that module."""
-        self._version = history.version()
-        self._case = history.case_of(self._key)
-        unfit = history.unfit(self._case)
-        # Something is wrong with this environment, so import nothing.
-        if sum(_IMPORTED_BY not in reason for reason in unfit.values()) > _MAX_UNFIT:
-            return
-        before, start = len(sys.modules), time.perf_counter()
-        with self._audit, self._seeding, redirected_output():
-            effects = Effects(self._audit, self._seeding)
-            for name in (*first, *names):
-                self._exit_with_daemon()
-                if name in sys.modules or any(f"{name}.".startswith(f"{one}.") for one in unfit):
-                    continue
-                self._audit.module = name
-                loaded = set(sys.modules)
-                try:
-                    importlib.import_module(name)
-                except BaseException as error:
-                    problem = f"importing {name} raises {type(error).__name__}"
-                else:
-                    problem = effects.of(name)
-                found = {**self._audit.read_before_set, **({name: problem} if problem else {})}
-                if effects.changed_state:
-                    new = sys.modules.keys() - loaded - {name}
-                    found |= {one: f"{one}{_IMPORTED_BY}{name}" for one in names if one in new}
-                if found:
-                    history.note_unfit(self._case, found)
-                    break
-            else:
-                found = {}
-                if "jax" in sys.modules:
-                    internals.find_no_plugins()
-        modules, seconds = self._imported
-        self._imported = modules + len(sys.modules) - before, seconds + time.perf_counter() - start
-        if found:
+    def _or_restart(self, can_go_on: bool) -> None:
+        if not can_go_on:
             self._restart()
-        fast_exit.exempt_loaded_modules()
-        warm_caches.fill()
-        if "jax" in sys.modules:
-            importlib.import_module("jitclient.jaxside.compilation_cache")  # each run needs it
-            known = [one for one in history.operations() if one.hex() not in unfit]
-            self._operations = [one for one in known if one not in preparation.prepared]
-        gc.collect()
-        gc.freeze()
-
-    def _prepare(self, recipe: bytes) -> None:
-        """Prepare one operation. Commands that arrive in the meantime wait for it."""
-        with redirected_output(), warnings.catch_warnings():
-            warnings.simplefilter("error")
-            effects = Effects(self._audit, self._seeding)
-            preparation.prepare(recipe)
-            problem = effects.of(history.AN_OPERATION)
-        if problem:
-            history.note_unfit(self._case, {recipe.hex(): problem})
-            self._restart()
-        if not self._operations:
-            gc.collect()
-            gc.freeze()
 
     def _restart(self) -> None:
         """Restart this helper."""

@@ -1,0 +1,141 @@
+"""Imports of a helper: the modules that earlier runs imported, but for those whose imports have effects.
+
+The operations of JAX that earlier runs traced are prepared here, too.
+"""
+
+import gc
+import importlib
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+
+from jitclient.jaxside import internals
+from jitclient.jaxside.operations import preparation
+from jitserver.run import fast_exit, history, warm_caches
+from jitserver.run.effects import PACKAGES_WITH_STATE, Effects, redirected_output
+from jitserver.run.import_audit import ImportAudit
+from jitserver.run.random_state import Seeding
+
+_MAX_UNFIT = 50
+_IMPORTED_BY = " is imported by "
+"""Part of the reason why a module is unfit that another, which changes state, imports: it may have seen that state."""
+_ALWAYS = (
+    "numpy",
+    "jitclient.calls.decorator",
+    "jitclient.api.switch",
+    "jitclient.session.session",
+    "jitclient.calls.general_path",
+)
+
+
+class Imports:
+    """What this process, a helper, has imported for runs.
+
+    Attributes:
+        audit: what the imports have read.
+        seeding: the random generators that the imports have made.
+        total: how many modules were imported, and the seconds that this took.
+        operations: recipes of the operations that are still to be prepared.
+    """
+
+    def __init__(self, helper: str, before_each: Callable[[], None]) -> None:
+        """Import nothing yet.
+
+        Args:
+            helper: the key that selects the helper.
+            before_each: is called before each import.
+        """
+        self.audit = ImportAudit()
+        self.seeding = Seeding()
+        self.total = 0, 0.0
+        self.operations: list[bytes] = []
+        self._helper = helper
+        self._before_each = before_each
+        self._case = ""
+        self._version = 0
+
+    def are_outdated(self) -> bool:
+        """Return whether the history has changed since the last imports."""
+        return history.version() != self._version
+
+    def update(self) -> bool:
+        """Import what the history lists.
+
+        Returns:
+            Whether this process can go on. If not, an import had an effect that only a run may have: its module is
+            noted as unfit, and another process must start without it.
+        """
+        self._version = history.version()
+        self._case = history.case_of(self._helper)
+        unfit = history.unfit(self._case)
+        # Something is wrong with this environment, so import nothing.
+        if sum(_IMPORTED_BY not in reason for reason in unfit.values()) > _MAX_UNFIT:
+            return True
+        before, start = len(sys.modules), time.perf_counter()
+        with self.audit, self.seeding, redirected_output():
+            found = self._import([*_ALWAYS, *history.modules(PACKAGES_WITH_STATE)], unfit)
+            if not found and "jax" in sys.modules:
+                internals.find_no_plugins()
+        if found:
+            history.note_unfit(self._case, found)
+            return False
+        modules, seconds = self.total
+        self.total = modules + len(sys.modules) - before, seconds + time.perf_counter() - start
+        fast_exit.exempt_loaded_modules()
+        warm_caches.fill()
+        if "jax" in sys.modules:
+            importlib.import_module("jitclient.jaxside.compilation_cache")  # each run needs it
+            known = [one for one in history.operations() if one.hex() not in unfit]
+            self.operations = [one for one in known if one not in preparation.prepared]
+        _freeze()
+        return True
+
+    def prepare_next(self) -> bool:
+        """Prepare one operation. Commands that arrive in the meantime wait for it.
+
+        Returns:
+            Whether this process can go on, as in `update`.
+        """
+        recipe = self.operations.pop(0)
+        with redirected_output(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            effects = Effects(self.audit, self.seeding)
+            preparation.prepare(recipe)
+            problem = effects.of(history.AN_OPERATION)
+        if problem:
+            history.note_unfit(self._case, {recipe.hex(): problem})
+            return False
+        if not self.operations:
+            _freeze()
+        return True
+
+    def _import(self, names: Iterable[str], unfit: Mapping[str, str]) -> dict[str, str]:
+        """Import modules until one has effects; return the modules that are unfit therefore, with the reasons."""
+        effects = Effects(self.audit, self.seeding)
+        names = list(names)
+        for name in names:
+            self._before_each()
+            if name in sys.modules or any(f"{name}.".startswith(f"{one}.") for one in unfit):
+                continue
+            self.audit.module = name
+            loaded = set(sys.modules)
+            try:
+                importlib.import_module(name)
+            except BaseException as error:
+                problem = f"importing {name} raises {type(error).__name__}"
+            else:
+                problem = effects.of(name)
+            found = {**self.audit.read_before_set, **({name: problem} if problem else {})}
+            if effects.changed_state:
+                new = sys.modules.keys() - loaded - {name}
+                found |= {one: f"{one}{_IMPORTED_BY}{name}" for one in names if one in new}
+            if found:
+                return found
+        return {}
+
+
+def _freeze() -> None:
+    """Keep the objects that there are now out of later collections of garbage, which would copy forked memory."""
+    gc.collect()
+    gc.freeze()
