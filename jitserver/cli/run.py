@@ -12,7 +12,7 @@ from jitserver.run import front
 
 @click.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    options_metavar="[--no-jit] [--package NAME ...] [--report[=json]] [--verbose]",
+    options_metavar="[--no-jit] [--package NAME ...] [--report[=json]] [--fresh] [--verbose]",
 )
 @click.option("--no-jit", is_flag=True, help="Do not route jax.jit to the daemon.")
 @click.option("--package", "packages", multiple=True, metavar="NAME", help="Also route the jits of this package.")
@@ -24,15 +24,16 @@ from jitserver.run import front
     expose_value=False,
     help="At the exit, print which programs were used, and what ran in this process.",
 )
+@click.option("--fresh", is_flag=True, help="Run the program in a fresh process.")
 @click.option("--verbose", is_flag=True, help="Print why the program runs in a fresh process, if it does.")
 @click.argument("words", metavar="(script.py | -m module) [argument ...]", nargs=-1, type=click.UNPROCESSED)
-def run(no_jit: bool, packages: tuple[str, ...], verbose: bool, words: tuple[str, ...]) -> None:
+def run(no_jit: bool, packages: tuple[str, ...], fresh: bool, verbose: bool, words: tuple[str, ...]) -> None:
     """Run a program, unchanged, with its jits on the daemon.
 
     The program starts in a process that has already imported the modules that your programs use. Otherwise it behaves
     as with `python`.
     """
-    given = {"--no-jit": no_jit, "--verbose": verbose}
+    given = {"--no-jit": no_jit, "--fresh": fresh, "--verbose": verbose}
     options = [option for option, is_given in given.items() if is_given]
     options += [word for name in packages for word in ("--package", name)]
     command = front.parsed([*options, *words])

@@ -6,34 +6,27 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 from jitserver.run.import_audit import CWD_ATTRIBUTES
 from jitserver.run.request import KEPT_BY_PYTHON, Request
+from jitserver.run.standard_input import StandardInput
 
 
-def become(
-    request: Request, received: list[int], libraries: Collection[int], written: Mapping[str, str | None]
-) -> None:
+def become(request: Request, received: list[int], libraries: Collection[int]) -> None:
     """Take over the command's process state from a request.
 
     Args:
         request: the request, with the state of the command's process.
         received: the file descriptors that came with the request.
         libraries: the file descriptors that imported modules hold.
-        written: the environment variables that imports set or deleted.
     """
     _install_fds(request.fds, received, libraries)
     os.chdir(request.cwd)
     os.umask(request.umask)
     os.environb.clear()
     os.environb.update(request.environment)
-    for name, value in written.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
     clear_signals()
     for number in request.ignored:
         signal.signal(number, signal.SIG_IGN)
@@ -78,17 +71,17 @@ def _renew_streams() -> None:
     The objects stay the same, because imported modules may hold them. Standard error needs no change: its settings do
     not depend on the file that it is connected to.
     """
-    _renew(sys.stdin, 0, "rb")
-    _renew(sys.stdout, 1, "wb")
+    _renew(sys.stdin, StandardInput(0, "rb", closefd=False))
+    _renew(sys.stdout, io.FileIO(1, "wb", closefd=False))
 
 
-def _renew(stream: Any, number: int, mode: str) -> None:
+def _renew(stream: Any, file: io.FileIO) -> None:
     encoding, errors, is_raw = stream.encoding, stream.errors, stream.write_through  # python -u
-    buffer: Any = io.FileIO(number, mode, closefd=False)
+    buffer: Any = file
     buffer.name = stream.name
     line_buffering = buffer.isatty() and not is_raw
     if isinstance(stream.buffer, io.BufferedIOBase):
-        stream.buffer.__init__(buffer, os.fstat(number).st_blksize)  # type: ignore[misc]
+        stream.buffer.__init__(buffer, os.fstat(file.fileno()).st_blksize)  # type: ignore[misc]
         buffer = stream.buffer
     stream.__init__(buffer, encoding, errors, "\n", line_buffering, is_raw)
-    stream.mode = mode[0]
+    stream.mode = file.mode[0]

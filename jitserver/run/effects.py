@@ -7,7 +7,9 @@ import sys
 import threading
 from collections.abc import Iterator
 
+from jitclient.capture.user_code.installed import OWN_PACKAGES
 from jitclient.jaxside import internals
+from jitserver.run.environment_log import EnvironmentLog
 from jitserver.run.import_audit import ImportAudit
 from jitserver.run.process_state import ProcessState
 from jitserver.run.random_state import Seeding
@@ -16,8 +18,6 @@ PACKAGES_WITH_STATE = ("numpy", "scipy", "matplotlib", "pandas")
 """Packages that are imported before all others: these change their settings, or use the native threads of numpy."""
 _THREADS_THAT_FORK = ("numpy", "scipy")
 """Packages whose native threads, those of OpenBLAS, stop before a fork and restart when they are needed."""
-_FOUNDATION = ("jax", "jaxlib", "jitclient", "jitserver", "numpy")
-"""Packages that belong to every run: what they change at their import, such as two environment variables, is kept."""
 
 
 class Effects:
@@ -29,8 +29,9 @@ class Effects:
 
     _max_threads = 1
 
-    def __init__(self, audit: ImportAudit, seeding: Seeding) -> None:
+    def __init__(self, audit: ImportAudit, environment: EnvironmentLog, seeding: Seeding) -> None:
         self._audit = audit
+        self._environment = environment
         self._seeding = seeding
         self.changed_state = False
         self._before = ProcessState()
@@ -41,8 +42,10 @@ class Effects:
 
         Call it after each import: it compares with the state at the last call.
         """
-        if self._audit.varying_input:
-            return f"{module} reads {self._audit.varying_input}"
+        if self._audit.has_read_cwd:
+            return f"{module} reads the working directory"
+        if self._environment.has_iterated:
+            return f"{module} reads all environment variables"
         if internals.has_backend():
             return f"{module} starts a backend of JAX"
         if threading.active_count() > 1:
@@ -54,7 +57,7 @@ class Effects:
         if self._before.printed_bytes != before.printed_bytes:
             return f"{module} changes the printed output"
         changed = before.changes(self._before, package)
-        self.changed_state = bool(changed) and package not in _FOUNDATION
+        self.changed_state = bool(changed) and package not in OWN_PACKAGES
         if self.changed_state:
             return f"{module} changes {changed[0]}"
         # Threads that restart after a fork are allowed.

@@ -19,17 +19,20 @@ from jitserver.run.request import GO, Command, Request, python_options
 _ANSWER_SECONDS = 10.0
 _PACKAGE = "--package"
 _REPORTS = {"--report": "text", "--report=json": "json"}
-OPTIONS = ("--no-jit", "--verbose", *_REPORTS, _PACKAGE)
+_FRESH = "--fresh"
+OPTIONS = ("--no-jit", "--verbose", _FRESH, *_REPORTS, _PACKAGE)
 """Options of the command."""
 
 
 def parsed(words: Sequence[str]) -> Command | None:
     """Parse the words of a command line; return None if they ask for help, or are invalid."""
     given, packages = [], []
-    left = list(words)
-    while left and left[0] in OPTIONS:
+    left, fresh = list(words), ""
+    while left and (left[0] in OPTIONS or left[0].startswith(f"{_FRESH}=")):
         option = left.pop(0)
-        if option != _PACKAGE:
+        if option.startswith(_FRESH):
+            fresh = option.removeprefix(_FRESH).removeprefix("=") or "--fresh was given"
+        elif option != _PACKAGE:
             given.append(option)
         elif left:
             packages.append(left.pop(0))
@@ -40,12 +43,14 @@ def parsed(words: Sequence[str]) -> Command | None:
         return None
     name, *arguments = left
     report = next((form for option in reversed(given) if (form := _REPORTS.get(option))), "")
-    return Command(name, is_module, arguments, "--no-jit" not in given, report, "--verbose" in given, tuple(packages))
+    return Command(
+        name, is_module, arguments, "--no-jit" not in given, report, "--verbose" in given, tuple(packages), fresh
+    )
 
 
 def run(command: Command) -> None:
     """Run a program as its own process would, and exit as the program does. Returns only for a prompt (`python -i`)."""
-    reason = _run_in_helper(command)
+    reason = command.fresh or _run_in_helper(command)
     if command.verbose:
         print_notice(f"the program runs in a fresh process: {reason}")
     from jitserver.run import program

@@ -28,6 +28,7 @@ from jitserver.run import (
     scan,
     supervisor,
 )
+from jitserver.run.fresh_start import FreshStart
 from jitserver.run.imports import Imports
 from jitserver.run.request import Request
 from jitserver.system.process_title import set_title
@@ -171,16 +172,18 @@ class Helper:
         def prepare() -> None:
             # `become` closes its file descriptor with all others.
             sock.detach()
-            child.become(request, received, self._libraries, self._imports.audit.written())
-            internals.find_plugins_in(scan.directory_of(request.command, request.cwd))
-            self._imports.seeding.reseed()
+            with self._imports.preloaded.visible():
+                child.become(request, received, self._libraries)
+                internals.find_plugins_in(scan.directory_of(request.command, request.cwd))
+                self._imports.seeding.reseed()
             settings.cache_clear()
             importlib.invalidate_caches()
+            self._imports.preloaded.serve(FreshStart(request))
 
         def run() -> None:
-            set_title(f"{request.interpreter} {request.command}")
+            set_title(f"{request.started[0]} {request.command}")
             signal.pthread_sigmask(signal.SIG_SETMASK, request.blocked)
-            program.run(request.command, request.interpreter, self._imports.total)
+            program.run(request.command, request.started[0], self._imports.total)
 
         try:
             supervisor.supervise(sock, terminal, received, prepare)
@@ -195,9 +198,8 @@ class Helper:
         taken = self._libraries.intersection(request.fds)
         if taken:
             return f"imported modules use file descriptor {min(taken)}"
-        loaded = {name.partition(".")[0] for name in sys.modules} - {"__main__"}
-        return self._imports.audit.differs(environment, request.cwd) or scan.refusal(
-            request.command, request.cwd, loaded
+        return self._imports.differ(environment, request.cwd) or scan.refusal(
+            request.command, request.cwd, self._imports.preloaded
         )
 
     # ---- life of the helper

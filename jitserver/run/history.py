@@ -16,10 +16,12 @@ import msgspec
 
 from jitclient.core.digests import digest
 from jitclient.errors import SettingsError
+from jitserver.run.request import Command
 
 _MAX_MODULES = 20_000
 _MAX_OPERATIONS = 250
 _MAX_CASES = 20
+_MAX_FRESH = 100
 AN_OPERATION = "an operation"
 """Beginning of the reasons why operations are unfit."""
 
@@ -28,12 +30,13 @@ class History(msgspec.Struct):
     """Content of the history file.
 
     `modules` are names. `operations` are recipes in hexadecimal digits. `unfit` has the unfit modules and operations of
-    each case, with the reasons. `seed` is the hash seed.
+    each case, with the reasons. `fresh` are programs that must run in fresh processes. `seed` is the hash seed.
     """
 
     modules: list[str] = []
     operations: list[Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{2})+$")]] = []
     unfit: dict[str, dict[str, str]] = {}
+    fresh: list[str] = []
     seed: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] = 0
 
 
@@ -97,6 +100,24 @@ def note_unfit(case: str, found: dict[str, str]) -> None:
     others = [one for one in content.unfit.items() if one[0] != case][-_MAX_CASES:]
     content.unfit = dict([*others, (case, {**content.unfit.get(case, {}), **found})])
     _write(content)
+
+
+def note_fresh(command: Command, cwd: str) -> None:
+    """Add a program that changes, after its first output, what imports depend on: it must run in fresh processes."""
+    with contextlib.suppress(OSError, SettingsError):  # the next run finds it again
+        content = _read()
+        others = [one for one in content.fresh if one != _program(command, cwd)]
+        content.fresh = [*others, _program(command, cwd)][-_MAX_FRESH:]
+        _write(content)
+
+
+def must_be_fresh(command: Command, cwd: str) -> bool:
+    """Return whether a program was added by `note_fresh`."""
+    return _program(command, cwd) in _read().fresh
+
+
+def _program(command: Command, cwd: str) -> str:
+    return f"-m {command.name}" if command.is_module else os.path.realpath(os.path.join(cwd, command.name))
 
 
 def case_of(helper: str) -> str:

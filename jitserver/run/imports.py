@@ -8,13 +8,16 @@ import importlib
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from jitclient.jaxside import internals
 from jitclient.jaxside.operations import preparation
 from jitserver.run import fast_exit, history, warm_caches
 from jitserver.run.effects import PACKAGES_WITH_STATE, Effects, redirected_output
+from jitserver.run.environment_log import EnvironmentLog
 from jitserver.run.import_audit import ImportAudit
+from jitserver.run.import_graph import ImportGraph
+from jitserver.run.preloaded import Preloaded
 from jitserver.run.random_state import Seeding
 
 _MAX_UNFIT = 50
@@ -30,10 +33,11 @@ _ALWAYS = (
 
 
 class Imports:
-    """What this process, a helper, has imported for runs.
+    """Imports of this process, a helper.
 
     Attributes:
-        audit: what the imports have read.
+        preloaded: the modules, hidden between imports.
+        audit: which files the imports have read.
         seeding: the random generators that the imports have made.
         total: how many modules were imported, and the seconds that this took.
         operations: recipes of the operations that are still to be prepared.
@@ -48,6 +52,9 @@ class Imports:
         """
         self.audit = ImportAudit()
         self.seeding = Seeding()
+        self._graph = ImportGraph()
+        self._environment = EnvironmentLog()
+        self.preloaded = Preloaded(self._graph, self.audit, self._environment)
         self.total = 0, 0.0
         self.operations: list[bytes] = []
         self._helper = helper
@@ -58,6 +65,16 @@ class Imports:
     def are_outdated(self) -> bool:
         """Return whether the history has changed since the last imports."""
         return history.version() != self._version
+
+    def differ(self, environment: Mapping[str, str], cwd: str) -> str:
+        """Return why a run with these variables, in this directory, cannot use the imports; empty if it can."""
+        path = self.audit.finds_other_files(cwd)
+        if path:
+            return f"imports read {path} in the working directory"
+        name = self._environment.differs(environment)
+        if name:
+            return f"environment variable {name} differs from its value when the helper imported modules that read it"
+        return ""
 
     def update(self) -> bool:
         """Import what the history lists.
@@ -72,9 +89,14 @@ class Imports:
         # Something is wrong with this environment, so import nothing.
         if sum(_IMPORTED_BY not in reason for reason in unfit.values()) > _MAX_UNFIT:
             return True
+        with self.preloaded.visible():
+            return self._update(unfit)
+
+    def _update(self, unfit: Mapping[str, str]) -> bool:
+        names = [*_ALWAYS, *history.modules(PACKAGES_WITH_STATE)]
         before, start = len(sys.modules), time.perf_counter()
-        with self.audit, self.seeding, redirected_output():
-            found = self._import([*_ALWAYS, *history.modules(PACKAGES_WITH_STATE)], unfit)
+        with self.audit, self._environment, self._graph, self.seeding, redirected_output():
+            found = self._import(names, unfit)
             if not found and "jax" in sys.modules:
                 internals.find_no_plugins()
         if found:
@@ -98,9 +120,9 @@ class Imports:
             Whether this process can go on, as in `update`.
         """
         recipe = self.operations.pop(0)
-        with redirected_output(), warnings.catch_warnings():
+        with self.preloaded.visible(), redirected_output(), warnings.catch_warnings():
             warnings.simplefilter("error")
-            effects = Effects(self.audit, self.seeding)
+            effects = Effects(self.audit, self._environment, self.seeding)
             preparation.prepare(recipe)
             problem = effects.of(history.AN_OPERATION)
         if problem:
@@ -110,23 +132,22 @@ class Imports:
             _freeze()
         return True
 
-    def _import(self, names: Iterable[str], unfit: Mapping[str, str]) -> dict[str, str]:
+    def _import(self, names: Collection[str], unfit: Mapping[str, str]) -> dict[str, str]:
         """Import modules until one has effects; return the modules that are unfit therefore, with the reasons."""
-        effects = Effects(self.audit, self.seeding)
-        names = list(names)
+        effects = Effects(self.audit, self._environment, self.seeding)
         for name in names:
             self._before_each()
             if name in sys.modules or any(f"{name}.".startswith(f"{one}.") for one in unfit):
                 continue
-            self.audit.module = name
             loaded = set(sys.modules)
             try:
                 importlib.import_module(name)
             except BaseException as error:
                 problem = f"importing {name} raises {type(error).__name__}"
             else:
+                self._environment.revert()
                 problem = effects.of(name)
-            found = {**self.audit.read_before_set, **({name: problem} if problem else {})}
+            found = {name: problem} if problem else {}
             if effects.changed_state:
                 new = sys.modules.keys() - loaded - {name}
                 found |= {one: f"{one}{_IMPORTED_BY}{name}" for one in names if one in new}

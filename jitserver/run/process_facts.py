@@ -10,29 +10,21 @@ from typing import Any
 
 from jitclient.core.digests import digest
 
+ACCELERATOR_PREFIXES = ("CUDA_", "HIP_", "JAX_", "LIBTPU_", "NCCL_", "NVIDIA_", "ROCR_", "TF_", "TPU_", "XLA_")
 _PREFIXES = (
+    *ACCELERATOR_PREFIXES,
     "BLIS_",
-    "CUDA_",
     "GLIBC_",
     "GOTO_",
-    "HIP_",
-    "JAX_",
     "KMP_",
     "LC_",
     "LD_",
-    "LIBTPU_",
     "MALLOC_",
     "MKL_",
-    "NCCL_",
     "NUMEXPR_",
-    "NVIDIA_",
     "OMP_",
     "OPENBLAS_",
     "PYTHON",
-    "ROCR_",
-    "TF_",
-    "TPU_",
-    "XLA_",
 )
 _NAMES = ("HOME", "INPUTRC", "JITSERVER_ADDRESS", "JITSERVER_CACHE_DIR", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ")
 """Environment variables that Python and native libraries read when they are loaded.
@@ -62,7 +54,7 @@ def facts(environment: Mapping[str, str] = os.environ, directories: Iterable[str
         ],
         "streams": [stream_settings(stream) for stream in (sys.stdin, sys.stdout, sys.stderr)],
         "module directories": list(own_directories() if directories is None else directories),
-        "variables": sorted(item for item in environment.items() if item[0].startswith(_PREFIXES) or item[0] in _NAMES),
+        "variables": sorted(native_variables(environment).items()),
         "user and rights": [line for line in _read("status").splitlines() if line.startswith(_RIGHTS)],
         "processors": (sorted(os.sched_getaffinity(0)), os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)),
         "namespaces": [(name, os.readlink(f"/proc/self/ns/{name}")) for name in sorted(os.listdir("/proc/self/ns"))],
@@ -70,6 +62,11 @@ def facts(environment: Mapping[str, str] = os.environ, directories: Iterable[str
         "control groups": control_groups(_read("cgroup")),
         **{name: _read(name) for name in _FILES},
     }
+
+
+def native_variables(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the environment variables that Python and native libraries read when they are loaded."""
+    return {name: value for name, value in environment.items() if name.startswith(_PREFIXES) or name in _NAMES}
 
 
 def control_groups(listing: str) -> list[str]:

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 from os import listdir  # an import may patch `os`
 from typing import Any
 
+from jitclient.capture.user_code.installed import OWN_PACKAGES
 from jitserver.run import process_facts
 
 
@@ -87,6 +88,11 @@ def _same(values: Iterable[object]) -> tuple[_Same, ...]:
     return tuple(map(_Same, values))
 
 
+def finders() -> list[object]:
+    """Return the finders of imports, without those of jitclient, which wait for jax."""
+    return [each for each in sys.meta_path if type(each).__module__.partition(".")[0] not in OWN_PACKAGES]
+
+
 def _streams() -> list[tuple[object, ...]]:
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return [(_Same(stream), stream.line_buffering, process_facts.stream_settings(stream)) for stream in streams]
@@ -97,7 +103,8 @@ def _status(field: str) -> str:
         return next((line for line in status if line.startswith(field)), "")
 
 
-def _limits() -> tuple[object, ...]:
+def limits() -> tuple[object, ...]:
+    """Return the limits of this process's resources, in a fixed order."""
     names = sorted(name for name in dir(resource) if name.startswith("RLIMIT_"))
     return tuple(resource.getrlimit(getattr(resource, name)) for name in names)
 
@@ -144,7 +151,7 @@ _FIXED: Mapping[str, Callable[[], Any]] = {
     # `os.getcwd` is watched during imports.
     "the working directory": lambda: os.readlink("/proc/self/cwd"),
     "the umask": lambda: _status("Umask"),
-    "resource limits": _limits,
+    "resource limits": limits,
     "the processors or the priority": lambda: (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0)),
     "the locale": lambda: locale.setlocale(locale.LC_ALL),
     "the time zone": lambda: time.tzname,
@@ -177,7 +184,7 @@ _GROWING: Mapping[str, Callable[[], Mapping[Any, Any]]] = {
 }
 
 _ORDERED: Mapping[str, Callable[[], Iterable[object]]] = {
-    "import hooks": lambda: sys.meta_path,
+    "import hooks": finders,
     "callbacks of garbage collection": lambda: gc.callbacks,
 }
 

@@ -10,6 +10,9 @@ KEPT_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores in every process."""
 
 
+_WORDS_BEFORE = 2
+"""Number of the words in `sys.argv` before the options: that of the program, and "run"."""
+
 GO = "go"
 """Last message of the command: from then on, the run belongs to the helper's child.
 
@@ -28,6 +31,7 @@ class Command(NamedTuple):
         report: the form of the report at the exit, "text" or "json"; empty for none.
         verbose: whether to say why the program runs in a fresh process.
         packages: installed packages whose jits run on the daemon, too.
+        fresh: why the program must run in a fresh process; empty if it may run in a helper's child.
     """
 
     name: str
@@ -37,6 +41,7 @@ class Command(NamedTuple):
     report: str = ""
     verbose: bool = False
     packages: tuple[str, ...] = ()
+    fresh: str = ""
 
     def __str__(self) -> str:
         return " ".join([*(["-m"] if self.is_module else []), self.name, *self.arguments])
@@ -54,7 +59,8 @@ class Request(NamedTuple):
         blocked: the signals that the process blocked at its start.
         fds: the numbers of the file descriptors that come with the request.
         terminal: whether the first three are a terminal made for the run.
-        interpreter: the word that started Python.
+        started: the words that started this process.
+        options: how many of them, from the end, are the command's own options and the program with its arguments.
     """
 
     command: Command
@@ -65,7 +71,8 @@ class Request(NamedTuple):
     blocked: list[int]
     fds: list[int]
     terminal: bool
-    interpreter: str
+    started: list[str]
+    options: int
 
     @classmethod
     def of_this_process(cls, command: Command, terminal: bool) -> "Request":
@@ -85,7 +92,8 @@ class Request(NamedTuple):
             sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))),
             inherited(),
             terminal,
-            sys.orig_argv[0],
+            list(sys.orig_argv),
+            len(sys.argv) - _WORDS_BEFORE,
         )
 
     def plain(self) -> tuple[Any, ...]:

@@ -1,6 +1,7 @@
 """A user's environment in which commands find a helper."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,14 @@ import pytest
 from ...prepared import prepared
 
 SECONDS = 120
+
+
+LOADED = """
+import sys
+hidden = [name for each in sys.meta_path if type(each).__name__ == "Preloaded" for name in {names!r} if name in each]
+print(hidden)
+"""
+"""Program that prints which modules its helper has imported; it must not import them."""
 
 
 class Environment:
@@ -137,3 +146,44 @@ def warm(until: Any) -> Iterator[Environment]:
 def cold(until: Any) -> Iterator[Environment]:
     """An environment in which nothing ran yet."""
     yield from environment(until)
+
+
+@pytest.fixture
+def site(cold: Any) -> Path:
+    """A folder of installed packages."""
+    folder = cold.folder / "lib" / "site-packages"
+    folder.mkdir(parents=True)
+    cold.variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    return folder
+
+
+def install(site: Path, name: str, source: str) -> None:
+    (site / f"{name}.py").write_text(textwrap.dedent(source))
+
+
+def learn(cold: Any, until: Any, *names: str) -> None:
+    """Has a helper that has imported what a script imported, as far as it may."""
+    cold.warm()
+    cold.run(cold.script(f"import {', '.join(names)}"))
+    until(lambda: not {*names} - {*learnt(cold)}, "the run to be noted")
+    probe = cold.script(LOADED.format(names=names), "probe.py")
+
+    def is_settled() -> bool:
+        known = {*unfit(cold)}  # noted before the run: what has answered it has begun again without them
+        done = cold.run("--verbose", probe)
+        return not done.stderr and {*eval(done.stdout)} | known >= {*names}
+
+    until(is_settled, "the helper to import them", SECONDS)
+
+
+def learnt(cold: Any) -> Any:
+    return content(cold).get("modules", [])
+
+
+def unfit(cold: Any) -> Any:
+    return {name: why for case in content(cold).get("unfit", {}).values() for name, why in case.items()}
+
+
+def content(cold: Any) -> Any:
+    (path,) = (cold.folder / "cache").glob("*/imports.json")
+    return json.loads(path.read_text())

@@ -1,0 +1,67 @@
+"""Conditions under which imports do in a run what they did in its helper, but for the variables that they read."""
+
+import builtins
+import logging
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Mapping, Set
+from typing import Any
+
+from jitserver.run import process_facts
+from jitserver.run.process_state import finders, limits
+
+
+def _reporting() -> list[object]:
+    """Return the filters that may show a warning or raise it."""
+    return [each for each in warnings.filters if each[0] != "ignore"]
+
+
+_WITHOUT_ACCELERATORS = frozenset({"numpy"})
+"""Packages that no variable about accelerators concerns: helpers import them even before they know of jax."""
+
+_OF_ALL: Mapping[str, Callable[[], Any]] = {
+    "how imports are done": lambda: (builtins.__import__, *sys.path_hooks),
+    "how imports are traced": lambda: (sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
+    "the class of loggers": logging.getLoggerClass,
+    "the filters of warnings": _reporting,
+}
+_OF_NATIVE: Mapping[str, Callable[[], Any]] = {
+    "the processors that it may use": lambda: os.sched_getaffinity(0),
+    "the limits of its resources": limits,
+    "how native libraries are loaded": sys.getdlopenflags,
+}
+
+
+class Conditions:
+    """Conditions of this moment."""
+
+    def __init__(self) -> None:
+        self._values = {name: get() for name, get in {**_OF_ALL, **_OF_NATIVE}.items()}
+        self._variables = process_facts.native_variables(os.environ)
+        self._finders = finders()
+
+    def allow(self, written: Mapping[str, str | None]) -> None:
+        """Take over the variables that imports have set."""
+        self._variables = {**self._variables, **process_facts.native_variables(written)}
+
+    def new_finders(self) -> list[Any]:
+        """Return the finders that have been added since then."""
+        return [each for each in finders() if each not in self._finders]
+
+    def changed(self, native: Set[str]) -> str:
+        """Return a condition that has changed since then; empty if there is none.
+
+        Args:
+            native: the packages whose native code is to be imported.
+        """
+        for name, get in {**_OF_ALL, **(_OF_NATIVE if native else {})}.items():
+            now = get()
+            if now != self._values[name]:
+                return name
+        now = process_facts.native_variables(os.environ)
+        names = sorted(name for name in {*now, *self._variables} if now.get(name) != self._variables.get(name))
+        if native <= _WITHOUT_ACCELERATORS:
+            names = [name for name in names if not name.startswith(process_facts.ACCELERATOR_PREFIXES)]
+        return f"the variable {names[0]}" if names and native else ""

@@ -1,0 +1,232 @@
+"""A run finds the modules that its helper has imported as plain `python` would find them, at each moment."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from .conftest import SECONDS, install, learn
+
+SHOWN = """
+import sys
+
+# What our own command has loaded.
+OWN = {"cloudpickle", "jitclient", "jitserver", "msgspec", "setproctitle", "typing_extensions"}
+
+def show():
+    # Native code makes modules that have no spec: those are not hidden.
+    found = {name for name, module in sys.modules.items() if getattr(module, "__spec__", None) is not None}
+    loaded = {name for name in found if name.partition(".")[0] not in OWN | sys.stdlib_module_names}
+    parts = {(name, part) for name in loaded for part in vars(sys.modules[name]) if f"{name}.{part}" in loaded}
+    print([loaded, parts])
+"""
+"""Program that can print which modules of packages are loaded, and which of them are attributes of others."""
+
+LAZY = ("numpy.ma", "numpy.random", "_cyutility")
+"""Modules that other packages load by looking at an attribute, or in native code: they appear when they are used."""
+
+REAL = ["numpy", "jax", "optax", "flax", "scipy", "matplotlib", "jax.experimental.pallas", "numpy.random"]
+
+
+def plain(cold: Any, script: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, script],
+        env=cold.variables,
+        cwd=cold.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.slow
+def test_modules_appear_when_a_program_imports_them(cold: Any, until: Any) -> None:
+    learn(cold, until, *REAL, "pandas")
+    for name in REAL:
+        script = cold.script(f"{SHOWN}\nimport {name}\nshow()\nimport optax, scipy.linalg\nshow()")
+        done, expected = cold.run("--verbose", script), plain(cold, script)
+        assert done.stderr == ""
+        for ours, theirs in zip(done.stdout.splitlines(), expected.stdout.splitlines(), strict=True):
+            (loaded, parts), (loaded_there, parts_there) = eval(ours), eval(theirs)
+            assert not {each for each in loaded - loaded_there if not each.startswith("_sysconfigdata")}, name
+            assert not {each for each in loaded_there - loaded if not each.startswith(LAZY)}, name
+            assert parts <= parts_there, name
+            assert not {each for each in parts_there - parts if not ".".join(each).startswith(LAZY)}, name
+
+
+PACKAGES = {
+    "reads": "import os; VALUE = os.environ.get('VARIABLE')",
+    "sets": "import os; os.environ['VARIABLE'] = 'set by an import'",
+    "uses": "import reads; VALUE = reads.VALUE",
+    "sets_and_uses": "import sets, reads; VALUE = reads.VALUE",
+    "warns": "import warnings; warnings.warn('deprecated', UserWarning, stacklevel=1); VALUE = 1",
+    "logs": "import logging; VALUE = type(logging.getLogger('ours')).__name__",
+    "finds": "import os; VALUE = os.path.exists('configuration')",
+    "optional": "try:\n    import absent\n    VALUE = 1\nexcept ImportError:\n    VALUE = 0",
+    "native": "import numpy; VALUE = numpy.float32(1)",
+}
+"""Installed packages. Each has a value of its import."""
+
+PROGRAMS = {
+    "an import sets it": ("import sets, reads", "reads"),
+    "an import sets it for what it imports": ("import sets_and_uses", "sets_and_uses"),
+    "what an import reads that another import sets": ("import reads, sets, uses", "uses"),
+    "in either order": ("import uses, sets_and_uses", "sets_and_uses"),
+    "set by code": ("exec(\"import os; os.en\" + \"viron['VARIABLE'] = 'x'\"); import uses", "uses"),
+    "set by a module": ("import configures, reads", "reads"),
+    "set after the import": ("import reads, configures, uses", "uses"),
+    "a module of the user": ("import sys; sys.path.insert(0, 'own'); import uses", "uses"),
+    "a module of the user, too late": ("import sys; sys.path.append('own'); import uses", "uses"),
+    "put in its place": (
+        "import sys, types; sys.modules['reads'] = types; types.VALUE = 5; import uses",
+        "uses",
+    ),
+    "found by the user": ("import finder, uses", "uses"),
+    "looked for by the user": ("import looker, uses", "uses"),
+    "warnings are errors": ("import warnings; warnings.simplefilter('error'); import uses", "uses"),
+    "warnings are ignored": ("import warnings; warnings.simplefilter('ignore'); import uses", "uses"),
+    "other loggers": (
+        "from logging import *; setLoggerClass(type('Own', (Logger,), {})); import logs",
+        "logs",
+    ),
+    "traced": ("import sys; sys.settrace(lambda *_: None); import uses", "uses"),
+    "in another directory": ("import os; os.chdir('own'); import finds", "finds"),
+    "limits": (
+        "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (99, r.getrlimit(r.RLIMIT_NOFILE)[1])); import native",
+        "native",
+    ),
+    "threads": ("import configures_threads, native", "native"),
+    "imported by name": ("import importlib; importlib.import_module('uses'); import uses", "uses"),
+    "imported in a thread": (
+        "import threading; t = threading.Thread(target=__import__, args=('uses',)); t.start(); t.join(); import uses",
+        "uses",
+    ),
+    "only looked up": ("import importlib.util; assert importlib.util.find_spec('uses'); import sets, uses", "uses"),
+    "reloaded": ("import importlib, reads, configures; importlib.reload(reads)", "reads"),
+    "removed": ("import sys, reads, configures; del sys.modules['reads']; import reads", "reads"),
+    "an optional one": ("import optional", "optional"),
+}
+"""Programs that change something, or not, before they import a package; and that package."""
+
+IN_THE_HELPER = {
+    "in either order",
+    "what an import reads that another import sets",
+    "set after the import",
+    "a module of the user, too late",
+    "looked for by the user",
+    "warnings are ignored",
+    "imported by name",
+    "imported in a thread",
+    "reloaded",
+    "removed",
+    "an optional one",
+}
+"""Programs that need no fresh process."""
+
+MODULES = {
+    "own/reads.py": "VALUE = 'of the user'",
+    "own/configuration": "",
+    "configures.py": "import os; os.environ['VARIABLE'] = 'x'",
+    "configures_threads.py": "import os; os.environ['OMP_NUM_THREADS'] = '1'",
+    "looker.py": "import sys; sys.meta_path.insert(0, type('Looker', (), {'find_spec': lambda *_: None}))",
+    "finder.py": """
+        import importlib.machinery, importlib.util, sys
+        class Finder:
+            def find_spec(name, path, target=None):
+                return importlib.util.spec_from_file_location(name, "own/reads.py") if name == "reads" else None
+        sys.meta_path.insert(0, Finder)
+    """,
+}
+"""Modules of the user."""
+
+
+@pytest.fixture(scope="module")
+def learnt(warm: Any, until: Any) -> Any:
+    """An environment with a helper that has imported packages."""
+    site = warm.folder / "lib" / "site-packages"
+    site.mkdir(parents=True)
+    for name, source in PACKAGES.items():
+        install(site, name, source)
+    for name, source in MODULES.items():
+        warm.script(source, name)
+    warm.variables["PYTHONPATH"] = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
+    learn(warm, until, *PACKAGES)
+    return warm
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_imports_are_what_they_are_under_python(name: str, learnt: Any) -> None:
+    source, package = PROGRAMS[name]
+    script = learnt.script(f"{source}\nprint({package}.VALUE)", f"{'_'.join(name.split())}.py")
+    done = learnt.run("--verbose", script)
+    expected = plain(learnt, script)
+    said = [line for line in done.stderr.splitlines(keepends=True) if line.startswith("jitserver: ")]
+    assert done.stdout == expected.stdout
+    assert done.stderr.replace("".join(said), "") == expected.stderr
+    assert bool(said) != (name in IN_THE_HELPER), said
+    assert len(said) < 2
+    assert all("the program runs in a fresh process: " in line for line in said)
+
+
+@pytest.mark.slow
+def test_a_fresh_process_has_the_state_in_which_the_program_began(learnt: Any) -> None:
+    source = """
+        import os, signal, sys
+        fds = sorted(os.listdir("/proc/self/fd"), key=int)
+        mask = os.umask(0)
+        signals = [number for number in signal.valid_signals() if signal.getsignal(number) != signal.SIG_DFL]
+        state = [fds, mask, signals, signal.pthread_sigmask(0, ()), os.getcwd(), sys.argv, sorted(os.environ.items())]
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        signal.alarm(1000)
+        os.chdir("own")
+        open("../created", "w")
+        import finds
+        print(*state, finds.VALUE, sys.stdin.read(), sep="\\n")
+    """
+    script = learnt.script(source, "state.py")
+    done = learnt.run("--verbose", script, "--lr", "0.1", input="given")
+    expected = subprocess.run(
+        [sys.executable, script, "--lr", "0.1"],
+        env=learnt.variables,
+        cwd=learnt.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=SECONDS,
+        input="given",
+    )
+    assert done.stdout.splitlines() == expected.stdout.splitlines()
+    assert "imports read configuration in the working directory" in done.stderr
+
+
+EFFECTS = {"prints": "print('begins', flush=True)", "reads": "input()", "starts": "import os; os.system('true')"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_a_program_that_had_effects_goes_on_and_is_fresh_from_then_on(effect: str, learnt: Any) -> None:
+    learnt.script(EFFECTS[effect], f"begins_{effect}.py")
+    script = learnt.script(f"import begins_{effect}, configures, uses; print(uses.VALUE)", f"effect_{effect}.py")
+    first = learnt.run("--verbose", script, input="typed\n")
+    assert first.stderr.count("\n") == 1, first.stderr
+    assert first.stdout.endswith("None\n")
+    assert "environment variable VARIABLE differs from its value when the helper imported uses" in first.stderr
+    assert "This comes too late for this run" in first.stderr
+    second = learnt.run("--verbose", script, input="typed\n")
+    assert second.stdout.endswith("x\n")
+    assert "after it had written something" in second.stderr
+
+
+@pytest.mark.slow
+def test_a_fresh_process_can_be_asked_for(learnt: Any) -> None:
+    done = learnt.run("--fresh", "--verbose", learnt.script("import uses; print(uses.VALUE)"))
+    assert (done.stdout, done.stderr) == (
+        "None\n",
+        "jitserver: the program runs in a fresh process: --fresh was given\n",
+    )
