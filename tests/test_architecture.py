@@ -27,6 +27,7 @@ NAMED_BY_OTHERS = {
     "jitclient.capture.steps.make_values": "the module of a value that a capture makes afresh",
     "jitclient.jaxside.internals": "what is not public in jax, by its path",
     "jitserver.run.imports": "what past runs have imported",
+    "jitserver.programs.prewarm": "the packages of a program, which its client names",
     "jitclient.capture.steps.sandbox": "what captured code imports",
     "jitclient.capture.user_code.names": "the value of an installed package that a capture names",
     "jitclient.capture.manifest.places": "the module of a package whose state a trace elsewhere read",

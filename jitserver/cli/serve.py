@@ -81,6 +81,12 @@ def _seconds(_: click.Context, __: click.Parameter, value: float | None) -> floa
     help="Limit of connections, beyond which programs run without the daemon. "
     "[default: a quarter of the limit of open files, 1000 at most]",
 )
+@click.option(
+    "--packages",
+    envvar=launch.PACKAGES_VARIABLE,
+    metavar="NAMES",
+    help="Packages to import before a program needs them, separated by spaces; only those that depend on jax.",
+)
 @click.option("--prewarm/--no-prewarm", default=True, help="Load programs from the disk at the start. [default: yes]")
 def serve(address: str | None, **options: Any) -> None:
     """Run the daemon in the foreground, as systemd does.
@@ -112,6 +118,7 @@ def serve(address: str | None, **options: Any) -> None:
     from jitserver.daemon.daemon import Daemon  # imports jax
     from jitserver.daemon.options import Options
 
+    options["packages"] = tuple((options["packages"] or "").split())
     given = {name: value for name, value in options.items() if value is not None}
     try:
         restarts = Daemon(Options(where, **given)).run()

@@ -32,7 +32,7 @@ from jitserver.programs.counters import Counters
 from jitserver.programs.devices.heartbeat import Heartbeat
 from jitserver.programs.engine import Engine
 from jitserver.programs.executables import keep_compilations
-from jitserver.programs.prewarm import dry_run, prewarm
+from jitserver.programs.prewarm import dry_run, import_packages, prewarm
 from jitserver.store.disk import Store
 from jitserver.store.journal import Journal
 from jitserver.store.memory import Memory
@@ -134,7 +134,7 @@ class Daemon:
         self._listener.start()
         launch.release_start_lock()
         log.info("serving at %s (pid %d)", self._service.address, os.getpid())
-        if self.options.prewarm:
+        if self.options.prewarm or self.options.packages:
             try:
                 Thread(functools.partial(self._prewarm, engine), "prewarm").start()
             except RuntimeError as error:
@@ -249,7 +249,10 @@ class Daemon:
             connected = any(session.presence.is_connected() for session in sessions.all())
             return not (connected or self._shutdown_requested.is_set())
 
-        dry_run(engine, prewarm(engine, may_continue), may_begin, sessions.budget.recount)
+        loaded = prewarm(engine, may_continue) if self.options.prewarm else []
+        if not loaded:
+            import_packages(self.options.packages, may_continue)
+        dry_run(engine, loaded, may_begin, sessions.budget.recount)
 
     def _trim_memory(self) -> None:
         now, counters = time.monotonic(), self._service.counters

@@ -34,6 +34,7 @@ class Options:
         program_maps: limit of the memory maps of the process, most of which belong to programs.
         most_connections: limit of connections with sessions.
         disk_bytes: limit of the cache on disk; None: a share of the free space.
+        packages: packages to import once the daemon serves, as far as they depend on jax.
         prewarm: whether to load programs from disk at the start.
     """
 
@@ -47,4 +48,5 @@ class Options:
     program_maps: int = dataclasses.field(default_factory=maps_share)
     most_connections: int = dataclasses.field(default_factory=_connection_share)
     disk_bytes: int | None = None
+    packages: tuple[str, ...] = ()
     prewarm: bool = True

@@ -175,6 +175,13 @@ class Packages:
                 self._records.setdefault(each, _record_of(installed[each]))
         self._required[name] = tuple(found)
 
+    def depends_on(self, name: str, requirement: str) -> bool:
+        """Return whether a package requires a distribution, directly or indirectly."""
+        with self._lock:
+            if name not in self._distributions:
+                self._distributions = _providers()
+        return requirement in self._requirements_of(name)
+
     def record_loaded(self) -> None:
         """Record the packages that were imported since the last call, including packages that no lookup names."""
         with self._lock:

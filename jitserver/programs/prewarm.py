@@ -1,9 +1,13 @@
 """Prewarming: at its start, the daemon loads the most valuable programs, and runs the safe ones on zeros.
 
+A daemon without programs imports the packages that the first program has imported, while that sets itself up. Programs
+from the disk need no packages.
+
 A dry run bears the cost of XLA's first execution, which can be more than a second longer than later executions for a
 large program, so that no client has to wait for it.
 """
 
+import importlib
 import logging
 import re
 import time
@@ -63,6 +67,29 @@ def prewarm(engine: Engine, may_continue: Callable[[], bool]) -> list[str]:
             keys.append(info.key)
     log.info("prewarming: loaded %d programs from the disk", len(keys))
     return keys
+
+
+def import_packages(names: Iterable[str], may_continue: Callable[[], bool]) -> None:
+    """Import packages that depend on jax, so that the first program with them does not wait for it.
+
+    Other packages are rarely part of a jitted function, and may be large.
+
+    Args:
+        names: the packages.
+        may_continue: as for `prewarm`.
+    """
+    packages = context.packages()
+    for name in names:
+        if not may_continue():
+            return
+        try:
+            if packages.depends_on(name, "jax"):
+                importlib.import_module(name)
+                log.info("prewarming: imported %s", name)
+        # A module may exit.
+        except (Exception, SystemExit) as error:
+            log.info("prewarming: cannot import %s (%s)", name, error)
+    packages.record_loaded()
 
 
 def dry_run(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
-from jitclient.calls import decorator
+from jitclient.calls import decorator, early_start
 from jitclient.capture.user_code.installed import is_user_module
 from jitclient.jaxside import compilation_cache, interop
 from jitclient.session import process
@@ -67,6 +67,7 @@ def install(packages: Iterable[str] = ()) -> Installed:
         raise TypeError(f"packages must be an iterable of names, not one name. Pass [{packages!r}]")
     if not process.inside_daemon:
         compilation_cache.keep_compilations()
+        early_start.start_with_jax()
     installed = Installed(frozenset(packages))
     _in_force.append(installed)
     if len(_in_force) == 1:

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from jitclient.calls import early_start
 from jitclient.calls.deps import Deps
 from jitclient.calls.remote_function import P, R, RemoteFunction
 from jitclient.jaxside import own_jax
@@ -129,6 +130,7 @@ def _jitted(
         raise TypeError(f"Expected a callable value, got {fun!r}")
     if not process.inside_daemon:
         own_jax.configure()
+        early_start.start_with_jax()
     given = JitOptions.of(fun, options)
     given.check_devices(fun)
     declared = Deps.of(deps)

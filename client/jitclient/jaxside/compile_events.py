@@ -4,10 +4,11 @@ import contextlib
 import functools
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from jitclient.capture.user_code.installed import package_of
-from jitclient.jaxside import interop
+from jitclient.jaxside import internals, interop
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 _FOUND = "/jax/compilation_cache/compile_time_saved_sec"
@@ -26,6 +27,8 @@ class CompileEvents:
         # Reentrant, because a signal handler may compile.
         self._lock = threading.RLock()
         self._thread = threading.local()
+        self.waiting: list[Callable[[], None]] = []
+        """Functions that are called once, at the next compilation."""
         self.clear()
 
     def clear(self) -> None:
@@ -50,6 +53,8 @@ class CompileEvents:
                 self.found += 1
                 self.saved_seconds += duration_secs
         elif event == _COMPILED:
+            while self.waiting:
+                self.waiting.pop()()
             # The event also follows a compilation that was found.
             if getattr(self._thread, "has_found", False):
                 self._thread.has_found = False
@@ -78,6 +83,18 @@ class CompileEvents:
 
 compile_events = CompileEvents()
 """Compilations of this process's own jax."""
+
+
+def when_started(action: Callable[[], None]) -> None:
+    """Call a function once jax has compiled something in this process, or immediately if jax has a backend.
+
+    From then on, the settings of the whole process are fixed, such as XLA_FLAGS and the number of devices.
+    """
+    if internals.has_backend():
+        action()
+    else:
+        compile_events.waiting.append(action)
+        listen()
 
 
 def listen() -> None:

@@ -7,7 +7,7 @@ import platform
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -192,6 +192,29 @@ def dial(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | S
     launch.wait_for_other_start(address)
     # Without a wait, too: a start may have finished after the first attempt.
     return *_dialled(chosen, patience), None
+
+
+def start_ahead(chosen: Settings, packages: Iterable[str]) -> None:
+    """Start the user's daemon without waiting for it, if a later call of `reach` would start it.
+
+    Args:
+        chosen: the settings of the client.
+        packages: packages that the daemon imports once it serves.
+
+    Raises:
+        DaemonUnavailable, OSError, SettingsError: the daemon could not be started.
+    """
+    if sys.platform != "linux" or not chosen.autostart or remote(chosen.address) is not None:
+        return
+    addresses = default_addresses(chosen.address)
+    # A socket that no daemon listens at is left to the first call: finding out here would cost each program time.
+    if any(address.path.exists() for address in addresses):
+        return
+    from jitclient.session import launch
+
+    started = launch.begin_start(addresses[0], packages)
+    if started is not None:
+        print_notice(f"started a daemon (pid {started}, {addresses[0]})")
 
 
 def ask(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:

@@ -1,10 +1,11 @@
 """Start of a daemon in the background: only one starts, however many clients try at the same time."""
 
 import contextlib
+import fcntl
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO
 
@@ -35,6 +36,8 @@ _CLIENT_ONLY = (
     "WATCHDOG_USEC",
 )
 _INHERITED_LOCK = "JITSERVER_START_LOCK"
+PACKAGES_VARIABLE = "JITSERVER_SERVE_PACKAGES"
+"""Environment variable of the option `--packages` of `jitserver serve`."""
 _started: set[int] = set()
 
 
@@ -67,16 +70,54 @@ def start(
         raise DaemonUnavailable(f"cannot start a daemon: {error}") from error
 
 
+def begin_start(address: Address, packages: Iterable[str] = ()) -> int | None:
+    """Start a daemon at `address` without waiting for it. Clients wait for it, as for any daemon that is starting.
+
+    Args:
+        address: address at which no daemon listens.
+        packages: packages that the daemon imports once it serves.
+
+    Returns:
+        Its process id; None if another process is starting a daemon.
+
+    Raises:
+        DaemonUnavailable, OSError: the daemon could not be started.
+    """
+    address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open_lock(_start_lock(address)) as lock:
+        if not try_lock(lock) or address.path.exists():
+            return None
+        # Above the standard streams, which the daemon replaces. The daemon holds the lock until it serves.
+        inherited = fcntl.fcntl(lock, fcntl.F_DUPFD_CLOEXEC, 10)
+        try:
+            return _launched(address, _log(address), IDLE_EXIT_SECONDS, packages, inherited)
+        finally:
+            os.close(inherited)
+
+
 def _start(address: Address, idle_exit: float | None) -> tuple[socket.socket, int]:
+    log = _log(address)
+    position = log.stat().st_size if log.exists() else 0
+    pid = _launched(address, log, idle_exit)
+    return wait_for(address, lambda: _reap(pid), log, position), pid
+
+
+def _launched(
+    address: Address, log: Path, idle_exit: float | None, packages: Iterable[str] = (), lock: int | None = None
+) -> int:
+    for earlier in list(_started):
+        _reap(earlier)  # otherwise it stays a zombie
+    pid = _spawn(address, log, idle_exit, packages, lock)
+    _started.add(pid)
+    return pid
+
+
+def _log(address: Address) -> Path:
+    """Return the path of the log file of a daemon that is about to start; delete the file if it is too large."""
     log = log_path(address)
     if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
         log.unlink()
-    position = log.stat().st_size if log.exists() else 0
-    for earlier in list(_started):
-        _reap(earlier)  # otherwise it stays a zombie
-    pid = _spawn(address, log, idle_exit)
-    _started.add(pid)
-    return wait_for(address, lambda: _reap(pid), log, position), pid
+    return log
 
 
 def log_path(address: Address) -> Path:
@@ -160,19 +201,27 @@ def command(address: Address) -> list[str]:
     return [sys.executable, "-P", "-m", "jitserver", "serve", "--address", str(address)]
 
 
-def _spawn(address: Address, log: Path, idle_exit: float | None) -> int:
-    arguments = command(address)
+def _spawn(
+    address: Address, log: Path, idle_exit: float | None, packages: Iterable[str], start_lock: int | None
+) -> int:
+    arguments, environment = command(address), daemon_environment()
     if idle_exit is not None:
         arguments += ["--idle-exit", str(idle_exit)]
+    if named := " ".join(sorted(packages)):
+        environment.setdefault(PACKAGES_VARIABLE, named)
+    if start_lock is not None:
+        environment[_INHERITED_LOCK] = str(start_lock)
     with open(log, "ab", opener=_unless_pipe) as output, open(os.devnull, "rb") as nothing:
         return os.posix_spawn(
             sys.executable,
             arguments,
-            daemon_environment(),
+            environment,
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, nothing.fileno(), 0),
                 (os.POSIX_SPAWN_DUP2, output.fileno(), 1),
                 (os.POSIX_SPAWN_DUP2, output.fileno(), 2),
+                # Onto itself, so that exec does not close it.
+                *([] if start_lock is None else [(os.POSIX_SPAWN_DUP2, start_lock, start_lock)]),
             ],
             # A session of its own lets the daemon outlive the client's terminal.
             setsid=True,

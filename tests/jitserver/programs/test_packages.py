@@ -280,3 +280,35 @@ def test_the_requirements_of_a_package_count(
         assert run_script(MADE, env=env) == [3, 3], "never what another version gave"
     finally:
         cli("stop", env=env)
+
+
+IMPORTS = """
+    import json, sys
+    from pathlib import Path
+    sys.path.insert(0, sys.argv[1])
+    from test_packages import install_package
+    from jitserver.programs import prewarm
+
+    site = Path("site").absolute()
+    install_package(site, "over_jax", "1", "", "between")
+    install_package(site, "between", "1", "", "jax>=0.4")
+    install_package(site, "without_jax", "1", "", "numpy")
+    install_package(site, "raises", "1", "raise ValueError('no')", "jax")
+    install_package(site, "exits", "1", "raise SystemExit('no')", "jax")
+    install_package(site, "too_late", "1", "", "jax")
+    sys.path.insert(0, str(site))
+    names = ["missing", "raises", "exits", "without_jax", "over_jax", "too_late"]
+    remaining = len(names)
+
+    def may_continue():
+        global remaining
+        remaining -= 1
+        return remaining > 0
+
+    prewarm.import_packages(names, may_continue)
+    print(json.dumps([name for name in [*names, "between"] if name in sys.modules]))
+"""
+
+
+def test_only_packages_that_depend_on_jax_are_imported_ahead(run_script: Callable[..., Any]) -> None:
+    assert run_script(IMPORTS, str(Path(__file__).parent)) == ["over_jax"]
