@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -356,6 +357,56 @@ def test_another_function_of_the_same_text_is_traced_but_not_compiled(own: Any, 
         assert (found["traces"], found["text_hits"]) == (1, 1)
         own.run(LONG.format(scale=2, steps=60, tail=" * 2.0"))
         assert own.counts()["text_hits"] == 1
+
+
+def test_the_report_says_which_program_had_to_be_made_again_and_why(
+    own: Any, cli: Callable[..., Any], tmp_path: Path
+) -> None:
+    with own.serving():
+        own.run(LONG.format(scale=1, steps=60, tail=" * 1.0 if SCALE else x"))
+    source = LONG.format(scale=2, steps=60, tail=" * 1.0 if SCALE else x")
+    with own.serving():
+        own.run(source)  # found by its text, so that its executable cannot be stored
+    (tmp_path / "program.py").write_text(textwrap.dedent(source))
+    command = [sys.executable, "-m", "jitclient", "--report", str(tmp_path / "program.py")]
+    with own.serving("--no-prewarm"):
+        done = subprocess.run(
+            command, env={**os.environ, "JITSERVER_ADDRESS": own.address}, capture_output=True, text=True, check=True
+        )
+        listed = cli("cache", "ls", "--address", own.address).stdout
+        shown = cli("cache", "show", "f", "--address", own.address).stdout
+    why = "the executable was loaded from disk, and only the process that compiled it can serialize it"
+    [row] = [line for line in done.stderr.splitlines() if "f(f32[4,4])" in line]
+    assert "made again in " in row
+    assert row.endswith(f"(its executable was not kept: {why})")
+    assert "0 in memory, 0 on the disk; 0 made, 1 made again" in done.stderr
+    assert "no executable" in listed
+    assert "without its executable" in shown.replace("\n", " ")
+
+
+DIFFRAX = """
+    import json
+    import diffrax, jax, jax.numpy as jnp, jitclient, numpy as np
+
+    @jitclient.jit
+    def solve(y):
+        term, steps = diffrax.ODETerm(lambda t, y, rate: -rate * y), diffrax.PIDController(1e-3, 1e-3)
+        return diffrax.diffeqsolve(term, diffrax.Tsit5(), 0.0, 1.0, 0.1, y, 2.0, stepsize_controller=steps).ys
+
+    print(json.dumps(np.asarray(solve(np.ones(2, np.float32))).tolist()))
+"""
+
+
+def test_a_solve_of_a_differential_equation_is_found(own: Any) -> None:
+    pytest.importorskip("diffrax")
+    with own.serving():
+        first = own.run(DIFFRAX)
+        assert own.counts()["compiles"] == 1
+    with own.serving():
+        assert own.run(DIFFRAX) == first
+        after = own.counts()
+    assert after["traces"] == after["captures_loaded"] == after["compiles"] == 0
+    assert after["restores"] == 1
 
 
 COMPILES_WHILE_TRACED = """
