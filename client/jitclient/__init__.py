@@ -26,6 +26,7 @@ from jitclient.errors import ProtocolError as ProtocolError
 from jitclient.errors import RemoteError as RemoteError
 from jitclient.errors import SessionBusy as SessionBusy
 from jitclient.errors import SettingsError as SettingsError
+from jitclient.errors import WrongUser as WrongUser
 from jitclient.errors import loading
 from jitclient.jaxside import client_device
 from jitclient.version import __version__ as __version__

@@ -15,6 +15,7 @@ JitserverError
 │   ├── DaemonDraining                 the daemon is stopping and accepts no new calls
 │   ├── AddressTaken                   another daemon already serves at the address
 │   └── Incompatible                   client and daemon differ in a version that matters, or in their devices
+│       └── WrongUser                  the daemon belongs to another user
 ├── SessionBusy (RuntimeError)         a signal handler, destructor or callback made a request that its own call blocks
 ├── ProtocolError                      a peer broke the protocol
 ├── ProgramsDiffer (RuntimeError)      JITSERVER_VERIFY=always: a cached program differs from this process's own trace
@@ -97,6 +98,18 @@ class Incompatible(DaemonError):  # noqa: N818
         return cls(
             f"{needed} devices are needed, and the daemon has {found}. Use a smaller mesh, or a daemon with more (on "
             "the CPU: XLA_FLAGS=--xla_force_host_platform_device_count=N for both sides)"
+        )
+
+
+class WrongUser(Incompatible):
+    """Daemon, or path of its socket, that belongs to another user; the message names the user."""
+
+    @classmethod
+    def at(cls, address: object, uid: int) -> "WrongUser":
+        """Return the error for an address that belongs to the user `uid`."""
+        return cls(
+            f"{address} belongs to uid {uid}; a daemon serves one user. Unset JITSERVER_ADDRESS, or name a socket of "
+            "your own"
         )
 
 

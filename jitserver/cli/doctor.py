@@ -6,7 +6,7 @@ import time
 
 import click
 
-from jitclient.errors import DaemonUnavailable, JitserverError, SettingsError
+from jitclient.errors import DaemonUnavailable, JitserverError, SettingsError, WrongUser
 from jitclient.session.launch import IDLE_EXIT_SECONDS
 from jitclient.wire.address import Address
 from jitclient.wire.messages import Status, Verb
@@ -56,6 +56,9 @@ def _daemon_state(start: bool) -> DaemonState:
         status: Status = ask(Verb.STATUS, None, Status)
     except SettingsError:
         raise
+    except WrongUser as error:
+        reason, _, remedy = str(error).rpartition(". ")
+        return DaemonState(address, reason=reason, is_broken=True, remedy=remedy)
     except (JitserverError, click.ClickException) as error:
         return DaemonState(address, reason=str(error), is_broken=start or not isinstance(error, DaemonUnavailable))
     answers = Address.parse(status.address) if isinstance(address, Address) else address

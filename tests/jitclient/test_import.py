@@ -105,6 +105,7 @@ def test_public_names_are_pinned() -> None:
             "RemoteError",
             "SessionBusy",
             "SettingsError",
+            "WrongUser",
             "block_until_ready",
             "connect",
             "device_get",

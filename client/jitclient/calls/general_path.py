@@ -22,7 +22,7 @@ from jitclient.capture.budget import Budget
 from jitclient.capture.dump import Capture, capture
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
-from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible, JitserverError
+from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible, JitserverError, WrongUser
 from jitclient.jaxside import client_device, context, tree, unchanged
 from jitclient.jaxside.naming import leaf_names
 from jitclient.jaxside.options import JitOptions, Static
@@ -32,7 +32,8 @@ from jitclient.wire.messages import Spec
 
 _Key = tuple[Hashable, tuple[Spec, ...], tuple[tuple[int | str, type, Any], ...], context.Context, Hashable]
 
-
+# Without a daemon, all functions run in this process, for the same reason.
+_NO_DAEMON = (DaemonUnavailable, WrongUser)
 _unavailable: set[str] = set()
 """Reasons why there is no daemon of which this process has been warned."""
 
@@ -98,7 +99,7 @@ class GeneralPath:
             may_have_run = isinstance(error, DaemonLost) and (program is not None or lost is not None)
             if may_have_run or settings().fallback == "error":
                 raise
-            if isinstance(error, DaemonUnavailable):
+            if isinstance(error, _NO_DAEMON):
                 client_device.release()
             elif isinstance(error, CaptureError) and key is not None:
                 self._here[key] = self._capture
@@ -280,10 +281,9 @@ class GeneralPath:
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
-            # Without a daemon, all functions run here, for the same reason.
-            if not (isinstance(error, DaemonUnavailable) and str(error) in _unavailable):
+            if not (isinstance(error, _NO_DAEMON) and str(error) in _unavailable):
                 warn(f"{self._name} runs in this process{_place()}: {error}")
-            if isinstance(error, DaemonUnavailable):
+            if isinstance(error, _NO_DAEMON):
                 _unavailable.add(str(error))
 
 

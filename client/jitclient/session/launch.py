@@ -53,6 +53,7 @@ def start(
 
     Raises:
         DaemonUnavailable: the daemon could not be started; the message includes its last output.
+        WrongUser: the address belongs to another user.
     """
     try:
         address.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -66,6 +67,7 @@ def start(
     except DaemonError:
         raise
     except OSError as error:
+        address.check_access(error)
         # For instance, a directory for sockets or logs is not writable.
         raise DaemonUnavailable(f"cannot start a daemon: {error}") from error
 

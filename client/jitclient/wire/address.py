@@ -1,5 +1,6 @@
 """Addresses of daemons: parsing, defaults, and the sockets and locks behind them."""
 
+import contextlib
 import errno
 import os
 import socket
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from jitclient.core.directories import MAX_SOCKET_BYTES, environment_digest, runtime_directory, user_name
 from jitclient.core.file_lock import open_lock, try_lock
 from jitclient.core.polling import Polling
-from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
+from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError, WrongUser
 
 if TYPE_CHECKING:
     from jitclient.wire.ssh import SshAddress
@@ -58,7 +59,8 @@ class Address(NamedTuple):
         """Connect a socket to the daemon.
 
         Raises:
-            DaemonUnavailable: there is no daemon, or it belongs to another user.
+            DaemonUnavailable: there is no daemon.
+            WrongUser: the daemon, or the directory of its socket, belongs to another user.
             DaemonSilent: a daemon listens, but does not accept the connection.
         """
         try:
@@ -72,12 +74,38 @@ class Address(NamedTuple):
             raise
         except OSError as error:
             sock.close()
+            self.check_access(error)
             raise DaemonUnavailable(f"no daemon answers at {self}: {error.strerror or error}") from error
-        owner = peer(sock).uid
-        if owner not in (os.getuid(), 0):
+        owner = self._owner(sock)
+        if owner != os.getuid():
             sock.close()
-            raise DaemonUnavailable(f"the daemon at {self} belongs to another user (uid {owner})")
+            raise WrongUser.at(self, owner)
         return sock
+
+    def check_access(self, error: OSError) -> None:
+        """Check whether the failure of an access to the socket is that the socket belongs to another user.
+
+        Raises:
+            WrongUser: another user's file or directory denied the access.
+        """
+        if not isinstance(error, PermissionError):
+            return
+        owner = os.getuid()
+        for path in (self.path, *self.path.parents):
+            with contextlib.suppress(OSError):
+                owner = path.stat().st_uid
+                break
+        if owner != os.getuid():
+            raise WrongUser.at(self, owner) from error
+
+    def _owner(self, sock: socket.socket) -> int:
+        """Return the user to whom the listening process belongs."""
+        listening = peer(sock).uid
+        # The system's systemd listens as root, and gives the file of the socket to the daemon's user.
+        if listening == 0:
+            with contextlib.suppress(OSError):
+                return self.path.stat().st_uid
+        return listening
 
     def _connect(self, sock: socket.socket, timeout: float) -> None:
         sock.settimeout(timeout)

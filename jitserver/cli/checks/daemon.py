@@ -22,7 +22,7 @@ def answers(state: DaemonState) -> Finding:
     """Check whether a daemon is running and answers."""
     if state.status is None:
         if state.is_broken:
-            return Finding("daemon", "problem", state.reason, "jitserver logs; jitserver restart")
+            return Finding("daemon", "problem", state.reason, state.remedy)
         return Finding(
             "daemon", "warning", f"no daemon is running: {state.reason}", "jitserver start, or doctor --start"
         )

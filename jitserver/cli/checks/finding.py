@@ -40,6 +40,7 @@ class DaemonState:
     reason: str = ""  # why there is no status
     # Whether the reason is a fault, rather than that no daemon was started.
     is_broken: bool = False
+    remedy: str = "jitserver logs; jitserver restart"  # for a fault
 
     @property
     def process(self) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jitclient.core.directories import environment_digest
-from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError
+from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError, WrongUser
 from jitclient.wire import address
 from jitclient.wire.address import Address, default_addresses
 
@@ -89,12 +89,55 @@ def test_the_socket_is_its_owners_alone_and_replaces_one_that_was_left(short_pat
         sock.close()
 
 
-def test_a_socket_of_another_user_is_not_trusted(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@contextlib.contextmanager
+def as_another_user() -> Iterator[int]:
+    """Let this process be another user's, and return to root."""
+    if os.getuid() != 0:
+        pytest.skip("only root can be another user")
+    os.setresuid(65534, 65534, 0)
+    try:
+        yield 65534
+    finally:
+        os.setresuid(0, 0, 0)
+
+
+def test_a_socket_of_another_user_is_refused_with_its_user(short_path: Path) -> None:
+    where = Address(short_path / "d.sock")
+    short_path.chmod(0o777)
+    with as_another_user() as other:
+        listening = where.listen()
+    with listening, pytest.raises(WrongUser, match=f"belongs to uid {other}; a daemon serves one user"):
+        where.connect()
+
+
+@pytest.mark.parametrize("shut", ["nothing", "socket", "folder"])
+def test_a_socket_of_root_is_refused_to_others_with_its_user(short_path: Path, shut: str) -> None:
     where = Address(short_path / "d.sock")
     with where.listen():
-        monkeypatch.setattr(address, "peer", lambda sock: address.Peer(1, os.getuid() + 1))
-        with pytest.raises(DaemonUnavailable, match="another user"):
+        where.path.chmod(0o600 if shut == "socket" else 0o666)
+        short_path.chmod(0o700 if shut == "folder" else 0o777)
+        with as_another_user(), pytest.raises(WrongUser, match="belongs to uid 0; a daemon serves one user"):
             where.connect()
+
+
+def test_a_socket_that_the_systems_systemd_opened_for_this_user_is_this_users(short_path: Path) -> None:
+    where = Address(short_path / "d.sock")
+    short_path.chmod(0o755)
+    with where.listen():
+        with contextlib.suppress(PermissionError):
+            os.chown(where.path, 65534, -1)
+        with as_another_user():
+            where.connect().close()
+
+
+def test_a_socket_of_this_user_that_denies_the_access_is_no_other_users(short_path: Path) -> None:
+    short_path.chmod(0o777)
+    with as_another_user():
+        where = Address(short_path / "d.sock")
+        with where.listen():
+            where.path.chmod(0)
+            with pytest.raises(DaemonUnavailable, match="Permission denied"):
+                where.connect()
 
 
 def test_peer_is_who_listens(short_path: Path) -> None:
