@@ -40,6 +40,7 @@ from jitserver.store.tiers import Tiers, disk_share
 from jitserver.store.write_behind import Writer
 from jitserver.system import sd_notify
 from jitserver.system.malloc import IdleTrim
+from jitserver.system.memory_limits import memory_kills
 from jitserver.system.shared_memory import Pool
 
 log = logging.getLogger(__name__)
@@ -335,10 +336,12 @@ def _checkpoint(address: str) -> Checkpoint | None:
 
 def _created_journal() -> Journal:
     try:
-        return Journal.create(runtime_directory(), directories.environment_directory())
+        journal = Journal.create(runtime_directory(), directories.environment_directory(), memory_kills())
     except (OSError, SettingsError) as error:
         log.warning("crash journal: cannot be created (%s). Crashes of this daemon cause no strikes.", error)
         return Journal()
+    journal.report_crashes()
+    return journal
 
 
 @contextlib.contextmanager

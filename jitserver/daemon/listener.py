@@ -21,6 +21,7 @@ from jitclient.wire.address import peer
 from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.heartbeat import Heartbeat
 from jitserver.daemon.sessions.registry import Sessions
+from jitserver.system import alternate_stack
 from jitserver.system.shared_memory import Pool
 
 log = logging.getLogger(__name__)
@@ -173,6 +174,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
 
     def _serve(self, sock: socket.socket, pid: int) -> None:
         connection: DaemonConnection | None = None
+        alternate_stack.install()
         try:
             connection = DaemonConnection(self.service, sock, pid, self._pool)
             connection.is_surplus = len(self.clients) > self._max_connections

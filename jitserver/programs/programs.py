@@ -370,7 +370,7 @@ class Programs:
 
     def _entry(self, info: EntryInfo, built: Program, components: KeyComponents = _NO_COMPONENTS) -> Entry:
         built.mark = mark(RUNNING, info.key, info.label)
-        built.suspect = info.key if self.journal.strikes.count(info.key, RUNNING) else ""
+        built.suspect = info.key if self.journal.strikes.has(info.key, RUNNING) else ""
         entry = Entry(info, built, components)
         entry.unload = lambda: self._unload(entry)
         return entry

@@ -2,7 +2,8 @@
 
 The file is mapped into memory, with a slot for each thread. A write takes no system call, and the kernel keeps it
 however the process exits. The file is locked as long as its daemon lives, and deleted on a regular shutdown. An
-existing file without a lock therefore means a crash, and the next daemon gives a strike to each program in it.
+existing file without a lock therefore means that its daemon died, and the next daemon gives a strike to each program
+in it. The crash report beside it says whether the daemon crashed or was killed.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from pathlib import Path
 
 from jitclient.core import file_lock
 from jitclient.core.digests import digest
+from jitserver.store.crash_report import CrashReport, cause_of_death
 from jitserver.store.strikes import Strikes, Work
 
 log = logging.getLogger(__name__)
@@ -54,21 +56,27 @@ class Journal:
     """
 
     def __init__(
-        self, strikes: Strikes | None = None, path: Path | None = None, memory: memoryview | None = None
+        self,
+        strikes: Strikes | None = None,
+        path: Path | None = None,
+        memory: memoryview | None = None,
+        report: CrashReport | None = None,
     ) -> None:
         self.strikes = strikes or Strikes()
         slots = memory if memory is not None else memoryview(b"")
         self.thread_state = _ThreadState(slots, list(range(len(slots) - SLOT, -1, -SLOT)))
         self._path = path
+        self._report = report
         self.is_persistent = path is not None
 
     @classmethod
-    def create(cls, directory: Path, cache_directory: Path) -> "Journal":
+    def create(cls, directory: Path, cache_directory: Path, memory_kills: int = 0) -> "Journal":
         """Count the crashes of earlier daemons, and create the journal of this process.
 
         Args:
             directory: the directory of journals; best in memory (tmpfs), so that no thread ever waits for a disk.
             cache_directory: the cache directory of this environment, which also contains the strikes.
+            memory_kills: the number of processes that the kernel has killed for lack of memory.
 
         Returns:
             The journal; without a file, after a warning, if the file cannot be created.
@@ -76,18 +84,25 @@ class Journal:
         strikes = Strikes(cache_directory)
         stem = digest(os.fsencode(cache_directory), 6).hex()
         try:
-            _count_crashes(directory, stem, strikes)
-            path, memory = _new(directory, stem)
+            _count_deaths(directory, stem, strikes, memory_kills)
+            path, memory, report = _new(directory, stem, memory_kills)
         except OSError as error:
             log.warning("crash journal: cannot be created (%s). Crashes of this daemon cause no strikes.", error)
             return cls(strikes)
-        return cls(strikes, path, memory)
+        return cls(strikes, path, memory, report)
+
+    def report_crashes(self) -> None:
+        """Write the stacks of all threads into the crash report when a fatal signal arrives."""
+        if self._report is not None:
+            self._report.enable()
 
     def end(self) -> None:
-        """Record a regular shutdown by deleting the file: no program gets a strike from now on."""
+        """Record a regular shutdown by deleting the files: no program gets a strike from now on."""
         if self._path is not None:
             with contextlib.suppress(OSError):
                 self._path.unlink()
+        if self._report is not None:
+            self._report.remove()
 
     @contextlib.contextmanager
     def recording(self, phase: str, key: str, label: str) -> Iterator[Callable[[str], None]]:
@@ -150,7 +165,7 @@ class _Lease:
             self._free.append(self._start)
 
 
-def _new(directory: Path, stem: str) -> tuple[Path, memoryview]:
+def _new(directory: Path, stem: str, memory_kills: int) -> tuple[Path, memoryview, CrashReport]:
     """Create a locked journal. Other processes see it only after it is locked, because the rename comes last."""
     number, name = tempfile.mkstemp(".new", f"{stem}-", directory)
     try:
@@ -161,16 +176,22 @@ def _new(directory: Path, stem: str) -> tuple[Path, memoryview]:
         # The mapping keeps the file open and locked after the file descriptor is closed.
         memory = memoryview(mmap.mmap(number, SLOT * _SLOTS))
         path = Path(name).with_suffix(".journal")
+        report = CrashReport(_report_of(path), memory_kills)
         os.rename(name, path)
     except BaseException:
         os.unlink(name)
         raise
     finally:
         os.close(number)
-    return path, memory
+    return path, memory, report
 
 
-def _count_crashes(directory: Path, stem: str, strikes: Strikes) -> None:
+def _report_of(journal: Path) -> Path:
+    """Return the path of the crash report beside a journal."""
+    return journal.with_suffix(".crash")
+
+
+def _count_deaths(directory: Path, stem: str, strikes: Strikes, memory_kills: int) -> None:
     for path in directory.glob(f"{stem}-*.journal"):
         with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
             # Without links, another daemon has already counted it.
@@ -179,6 +200,10 @@ def _count_crashes(directory: Path, stem: str, strikes: Strikes) -> None:
             data = file.read()
             slots = (data[start : start + SLOT] for start in range(0, len(data) - SLOT + 1, SLOT))
             interrupted = [work for work in map(read, slots) if work is not None]
-            # If the strikes cannot be saved, keep the file: the next daemon counts it again.
-            if not interrupted or strikes.add(interrupted, time.time()):
+            cause = cause_of_death(_report_of(path), memory_kills)
+            if cause:
+                log.warning("a daemon of this environment crashed: %s", cause)
+            # If the strikes cannot be saved, keep the files: the next daemon counts them again.
+            if not interrupted or strikes.add(interrupted, time.time(), killed=not cause):
                 path.unlink(missing_ok=True)
+                _report_of(path).unlink(missing_ok=True)

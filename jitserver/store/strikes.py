@@ -1,4 +1,8 @@
-"""Strikes: each program that was in progress when a daemon died gets one. A program with three strikes is refused."""
+"""Strikes: each program that was in progress when a daemon died gets one. A program with three strikes is refused.
+
+A daemon that was killed from outside most likely died for another reason than the program. Several such deaths in a row
+count as one strike, because some crashes leave no sign: the overflow of the stack of a thread of XLA, or C's `exit`.
+"""
 
 import contextlib
 import datetime
@@ -20,12 +24,16 @@ log = logging.getLogger(__name__)
 MAX_STRIKES = 3
 """Number of strikes at which a program is refused."""
 
+KILLS_PER_STRIKE = 3
+"""Number of deaths without a sign of a crash that count as one strike."""
+
 DRY_RUN = "dry-running"
 """Phase of dry runs, which no client requested: their strikes prevent further dry runs, but no calls."""
 
 _FILE = "strikes"
 _MAX_SUSPECTS = 1000
 _TIMES = {1: "once", 2: "twice"}
+_VERBS = {False: "crashed", True: "was killed"}
 
 
 class Work(NamedTuple):
@@ -41,6 +49,7 @@ class Strike(msgspec.Struct, frozen=True):
 
     phase: str
     when: float  # seconds since the epoch
+    killed: bool = False  # without a sign of a crash
 
 
 class Suspect(msgspec.Struct, frozen=True):
@@ -55,13 +64,23 @@ class Suspect(msgspec.Struct, frozen=True):
         return self.label.partition("(")[0]
 
     @property
-    def counted(self) -> list[Strike]:
-        """The strikes that count towards the refusal of calls."""
+    def of_calls(self) -> list[Strike]:
+        """The strikes that concern calls, not dry runs."""
         return [strike for strike in self.strikes if strike.phase != DRY_RUN]
 
+    @property
+    def counted(self) -> int:
+        """The number of strikes that count towards the refusal of calls."""
+        return _count(self.of_calls)
+
     def count(self, phase: str) -> int:
-        """Return the number of strikes for a phase."""
-        return sum(strike.phase == phase for strike in self.strikes)
+        """Return the number of strikes that count for a phase."""
+        return _count([strike for strike in self.strikes if strike.phase == phase])
+
+
+def _count(strikes: list[Strike]) -> int:
+    kills = sum(strike.killed for strike in strikes)
+    return len(strikes) - kills + kills // KILLS_PER_STRIKE
 
 
 class Strikes:
@@ -91,29 +110,35 @@ class Strikes:
         return self.all().get(key)
 
     def count(self, key: str, phase: str) -> int:
-        """Return the number of strikes of a program for a phase."""
+        """Return the number of strikes of a program that count for a phase."""
         suspect = self.of(key)
         return suspect.count(phase) if suspect is not None else 0
+
+    def has(self, key: str, phase: str) -> bool:
+        """Return whether daemons died during a phase of a program, whether or not that counts."""
+        suspect = self.of(key)
+        return suspect is not None and any(strike.phase == phase for strike in suspect.strikes)
 
     def refusal(self, key: str) -> str:
         """Return the reason why a program is refused, and the remedy; empty if it is not refused."""
         suspect = self.of(key)
-        if suspect is None or len(suspect.counted) < MAX_STRIKES:
+        if suspect is None or suspect.counted < MAX_STRIKES:
             return ""
-        counts = Counter(strike.phase for strike in suspect.counted).items()
-        how = " and ".join(f"{_TIMES.get(count, f'{count} times')} while {phase} it" for phase, count in counts)
-        last = datetime.datetime.fromtimestamp(suspect.counted[-1].when).isoformat(" ", "seconds")
+        strikes = suspect.of_calls
+        how = ", and ".join(filter(None, (_described(strikes, killed) for killed in _VERBS)))
+        last = datetime.datetime.fromtimestamp(strikes[-1].when).isoformat(" ", "seconds")
         return (
-            f"the daemon refuses {suspect.label} after it crashed {how}, last at {last}. "
+            f"the daemon refuses {suspect.label} after it {how}, last at {last}. "
             f"Change the function; or, if the crashes had another cause, run `jitserver cache rm {key[:12]}`"
         )
 
-    def add(self, interrupted: Iterable[Work], when: float) -> bool:
+    def add(self, interrupted: Iterable[Work], when: float, killed: bool = False) -> bool:
         """Give a strike to each program that was in progress when a daemon died.
 
         Args:
             interrupted: the activities of the dead daemon's threads.
             when: the time, in seconds since the epoch.
+            killed: whether the daemon was killed from outside, as far as can be known.
 
         Returns:
             Whether the strikes were saved to the file.
@@ -122,10 +147,11 @@ class Strikes:
         def strike(suspects: dict[str, Suspect]) -> None:
             for work in {work.key: work for work in interrupted}.values():
                 earlier = suspects.pop(work.key, Suspect(work.label, ()))
-                suspect = suspects[work.key] = Suspect(work.label, (*earlier.strikes, Strike(work.phase, when)))
+                suspect = Suspect(work.label, (*earlier.strikes, Strike(work.phase, when, killed)))
+                suspects[work.key] = suspect
                 log.warning(
-                    "a daemon crashed while %s %s (program %s): strike %d of %d",
-                    *(work.phase, work.label, work.key[:12], len(suspect.counted), MAX_STRIKES),
+                    "a daemon %s while %s %s (program %s): strike %d of %d",
+                    *(_VERBS[killed], work.phase, work.label, work.key[:12], suspect.counted, MAX_STRIKES),
                 )
             for oldest in list(suspects)[:-_MAX_SUSPECTS]:
                 del suspects[oldest]
@@ -142,7 +168,7 @@ class Strikes:
             else:
                 suspects.pop(key, None)
 
-        if self.count(key, phase):
+        if self.has(key, phase):
             self._change(forgive)
 
     def clear(self, prefix: str) -> dict[str, Suspect]:
@@ -206,6 +232,13 @@ class Strikes:
             self._warned = True
             return False
         return True
+
+
+def _described(strikes: list[Strike], killed: bool) -> str:
+    """Describe how often the daemon crashed, or was killed, in each phase: "crashed twice while tracing it"."""
+    counts = Counter(strike.phase for strike in strikes if strike.killed is killed).items()
+    phases = " and ".join(f"{_TIMES.get(count, f'{count} times')} while {phase} it" for phase, count in counts)
+    return f"{_VERBS[killed]} {phases}" if phases else ""
 
 
 def _version(path: Path) -> tuple[int, ...]:

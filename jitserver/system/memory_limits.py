@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 GROUPS = Path("/sys/fs/cgroup")
 GROUPS_OF_PROCESS = Path("/proc/self/cgroup")
+MACHINE_EVENTS = Path("/proc/vmstat")
 
 
 class LimitedGroup(NamedTuple):
@@ -40,6 +41,16 @@ def resident_bytes() -> int:
             return int(file.read().split()[1]) * resource.getpagesize()
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def memory_kills() -> int:
+    """Return the number of processes of this machine that the kernel has killed for lack of memory; 0 if unknown."""
+    try:
+        lines = MACHINE_EVENTS.read_text().splitlines()
+    except OSError:
+        return 0
+    counts = dict(line.partition(" ")[::2] for line in lines)
+    return int(counts.get("oom_kill", 0))
 
 
 def limited_groups(of_process: Path) -> Iterator[LimitedGroup]:

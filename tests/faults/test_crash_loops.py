@@ -17,7 +17,7 @@ import pytest
 import jitclient
 from jitclient.core.directories import runtime_directory
 from jitserver.store.catalog import CATALOG, Catalog
-from jitserver.store.strikes import Strikes, Work
+from jitserver.store.strikes import KILLS_PER_STRIKE, MAX_STRIKES, Strikes, Work
 
 pytestmark = pytest.mark.slow
 
@@ -30,17 +30,23 @@ FUNCTIONS = """
 
     # What ends the process that traces it would end its client as well, as in plain JAX: these end the daemon only.
 
+    def aborts(x):
+        from jitclient.session import process
+        if process.inside_daemon:
+            os.abort()
+        return x + 1
+
     def exits(x):
         from jitclient.session import process
         if process.inside_daemon:
             os._exit(7)
         return x + 1
 
-    def exits_with_its_client(x):
+    def aborts_with_its_client(x):
         from jitclient.session import process
         if process.inside_daemon:
             os.kill(CLIENT, signal.SIGKILL)
-            os._exit(7)
+            os.abort()
         return x + 1
 
     def reads_address_zero(x):
@@ -69,7 +75,7 @@ FUNCTIONS = """
             pathlib.Path("CALLED").touch()
             while pathlib.Path("GATE").exists() and not select.select([ended], [], [], 0.01)[0]:
                 if not pathlib.Path("WAIT").exists():
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(pid, signal.SIGSEGV)
             os.close(ended)
             return x
         return jax.pure_callback(ends, jax.ShapeDtypeStruct((), "float32"), x) + 1
@@ -98,7 +104,7 @@ CALLS = """
 """
 
 SEGFAULT = "recurses" if sys.version_info < (3, 12) else "reads_address_zero"  # later ones survive the first
-PHASES = {"exits": "tracing", SEGFAULT: "tracing", "calls_back": "running"}
+PHASES = {"aborts": "tracing", SEGFAULT: "tracing", "calls_back": "running"}
 
 
 def environments(folder: Path) -> list[Path]:
@@ -188,18 +194,31 @@ def test_the_fourth_time_it_is_refused_and_the_daemon_lives(
 
 def test_while_it_is_not_refused_yet_a_call_that_cannot_have_begun_runs_here(serve: Any, start: Any) -> None:
     with serve() as daemon:
-        client = start(daemon, FUNCTION="exits", JITSERVER_AUTOSTART="1", JITSERVER_FALLBACK="local")
+        client = start(daemon, FUNCTION="aborts", JITSERVER_AUTOSTART="1", JITSERVER_FALLBACK="local")
         client.says("2.0")
         assert client.ends().count("started a daemon") == 1
+
+
+def test_daemons_that_are_killed_refuse_nothing_but_one_that_always_exits_is_refused_in_the_end(
+    serve: Any, start: Any, short_path: Path
+) -> None:
+    deaths = MAX_STRIKES * KILLS_PER_STRIKE
+    with serve() as daemon:
+        # Each call is tried twice.
+        env = {"FUNCTION": "exits", "CALLS": str(deaths // 2 + 1), "JITSERVER_AUTOSTART": "1"}
+        client = start(daemon, **env)
+        client.says(*["DaemonLost"] * (deaths // 2), "refused")
+        assert f"after it was killed {deaths} times while tracing it" in client.process.stdout.readline()
+        assert client.ends().count("started a daemon") == deaths
 
 
 def test_a_refusal_holds_for_all_daemons_of_an_environment(serve: Any, start: Any) -> None:
     for _ in range(3):  # one after another, each at an address of its own, and started by no client
         with serve() as daemon:
-            start(daemon, FUNCTION="exits").says("DaemonUnavailable")
-            assert daemon.process.wait(60) == 7
+            start(daemon, FUNCTION="aborts").says("DaemonUnavailable")
+            assert daemon.process.wait(60) == -signal.SIGABRT
     with serve() as daemon:
-        client = start(daemon, FUNCTION="exits")
+        client = start(daemon, FUNCTION="aborts")
         client.says("refused")
         assert "3 times while tracing it" in client.process.stdout.readline()
         assert daemon.process.poll() is None
@@ -214,8 +233,8 @@ def test_who_only_ran_beside_it_is_forgiven_when_it_runs_through(
     with serve() as daemon:
         bystander = start(daemon, one_call, JITSERVER_AUTOSTART="1")
         until((short_path / "called").exists, "the call to be under way")
-        start(daemon, FUNCTION="exits_with_its_client")  # or it would try again, with the daemon that the other starts
-        guilty = {"exits_with_its_client": ["tracing"]}
+        start(daemon, FUNCTION="aborts_with_its_client")  # or it would try again, with the daemon that the other starts
+        guilty = {"aborts_with_its_client": ["tracing"]}
         until(lambda: suspects() == {"calls_back": ["running"], **guilty}, "both to get a strike")
         (short_path / "gate").unlink()
         bystander.says("2.0")
@@ -227,7 +246,7 @@ def test_a_compiler_that_ends_the_daemon_is_noted_as_such(serve: Any, start: Any
     with serve() as daemon:
         start(daemon, FUNCTION="takes_long_to_compile")
         until(lambda: daemon.phases() == ["compiling"], "the compile to be under way")
-        daemon.process.kill()
+        daemon.process.send_signal(signal.SIGSEGV)
         daemon.process.wait()
     with serve():
         assert suspects() == {"takes_long_to_compile": ["compiling"]}

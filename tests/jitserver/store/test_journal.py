@@ -15,7 +15,7 @@ import pytest
 
 from jitserver.store import journal as journal_module
 from jitserver.store.journal import EMPTY_SLOT, SLOT, Journal, mark, read
-from jitserver.store.strikes import Strikes, Work
+from jitserver.store.strikes import KILLS_PER_STRIKE, Strikes, Work
 
 PREAMBLE = """
 import os, signal, sys, threading
@@ -23,22 +23,23 @@ from pathlib import Path
 from jitserver.store.journal import Journal, mark
 
 folder = Path(sys.argv[1])
-journal = Journal.create(folder, folder)
+journal = Journal.create(folder, folder, memory_kills=7)
+journal.report_crashes()
 
-def die():
-    os.kill(os.getpid(), signal.SIGKILL)
+def die(number=signal.SIGSEGV):
+    os.kill(os.getpid(), number)
 
 """
 
 
 @pytest.fixture
-def dies(tmp_path: Path) -> Callable[[str], None]:
+def dies(tmp_path: Path) -> Callable[..., None]:
     """Runs the last moments of a daemon in a process, which must end with them."""
 
-    def run(source: str) -> None:
+    def run(source: str, number: int = signal.SIGSEGV) -> None:
         with alone(tmp_path, source) as process:
             out, err = process.communicate(timeout=60)
-        assert process.returncode == -signal.SIGKILL, f"{out}\n{err}"
+        assert process.returncode == -number, f"{out}\n{err}"
 
     return run
 
@@ -55,15 +56,15 @@ def alone(folder: Path, source: str, before: str = "") -> Iterator[subprocess.Po
             process.kill()
 
 
-def phases(folder: Path) -> dict[str, list[str]]:
+def phases(folder: Path, memory_kills: int = 7) -> dict[str, list[str]]:
     """The phases of each program's strikes, as the next daemon sees them before it shuts down regularly."""
-    begun = Journal.create(folder, folder)
+    begun = Journal.create(folder, folder, memory_kills)
     begun.end()
     return {key: [strike.phase for strike in suspect.strikes] for key, suspect in begun.strikes.all().items()}
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if path.suffix in (".journal", ".new"))
+    return sorted(path.name for path in folder.iterdir() if path.suffix in (".journal", ".crash", ".new"))
 
 
 # ---- marks
@@ -102,6 +103,63 @@ def test_a_program_in_progress_gets_a_strike_for_each_death(dies: Any, tmp_path:
         assert files(tmp_path) == []
     assert "crashed 3 times while compiling it" in Strikes(tmp_path).refusal("a" * 32)
     assert f"`jitserver cache rm {'a' * 12}`" in Strikes(tmp_path).refusal("a" * 32)
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL], ids=str
+)
+def test_a_fatal_signal_is_a_strike_and_its_stacks_are_logged(
+    dies: Any, tmp_path: Path, number: signal.Signals, caplog: pytest.LogCaptureFixture
+) -> None:
+    dies(f"""
+        def crashes_here():
+            die({int(number)})
+        with journal.recording("compiling", "a" * 32, "f()"):
+            crashes_here()
+    """, number)  # fmt: skip
+    assert phases(tmp_path) == {"a" * 32: ["compiling"]}
+    suspect = Strikes(tmp_path).of("a" * 32)
+    assert suspect is not None
+    assert suspect.counted == 1
+    assert "crashes_here" in caplog.text
+
+
+def test_the_overflow_of_a_threads_stack_is_a_strike(dies: Any, tmp_path: Path) -> None:
+    dies("""
+        import ctypes
+        from jitserver.system import alternate_stack
+        def work():
+            alternate_stack.install()
+            with journal.recording("tracing", "a" * 32, "f()"):
+                libc = ctypes.CDLL(None)
+                compare = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+                array = (ctypes.c_int * 2)()
+                descend = compare(lambda *_: libc.qsort(array, 2, 4, descend) or 0)
+                sys.setrecursionlimit(10**9)
+                descend(None, None)  # each level takes some of the C stack
+        threading.Thread(target=work).start()
+    """)
+    suspect = Strikes(tmp_path).of("a" * 32) if phases(tmp_path) else None
+    assert suspect is not None
+    assert suspect.counted == 1
+
+
+def test_kills_from_outside_count_only_after_several_in_a_row(dies: Any, tmp_path: Path) -> None:
+    def counted(memory_kills: int = 7) -> int:
+        dies("""
+            with journal.recording("compiling", "a" * 32, "f(f32[])"):
+                die(signal.SIGKILL)
+        """, signal.SIGKILL)  # fmt: skip
+        assert phases(tmp_path, memory_kills)
+        suspect = Strikes(tmp_path).of("a" * 32)
+        assert suspect is not None
+        return suspect.counted
+
+    assert [counted() for _ in range(2 * KILLS_PER_STRIKE)] == [0, 0, 1, 1, 1, 2]
+    Strikes(tmp_path).forgive("a" * 32, "compiling")
+    assert counted() == 0
+    assert counted(memory_kills=8) == 1, "the kernel killed a process for lack of memory meanwhile"
+    assert files(tmp_path) == []
 
 
 def test_each_thread_is_noted_and_a_program_gets_one_strike_for_each_death(dies: Any, tmp_path: Path) -> None:
@@ -173,7 +231,7 @@ def test_the_journal_of_a_live_daemon_is_not_counted(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
         assert phases(tmp_path) == {}
-        assert len(files(tmp_path)) == 1
+        assert len(files(tmp_path)) == 2
         process.kill()
         process.wait(60)
         assert phases(tmp_path) == {"a" * 32: ["tracing"]}
@@ -200,7 +258,7 @@ def test_each_folder_of_the_cache_has_its_own_journals(dies: Any, tmp_path: Path
     other = Journal.create(tmp_path, tmp_path / "other")
     other.end()
     assert other.strikes.of("a" * 32) is None
-    assert len(files(tmp_path)) == 1
+    assert len(files(tmp_path)) == 2
     assert phases(tmp_path) == {"a" * 32: ["tracing"]}
 
 

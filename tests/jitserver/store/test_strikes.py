@@ -8,7 +8,7 @@ import pytest
 
 from jitserver.store import checked_files
 from jitserver.store import strikes as strikes_module
-from jitserver.store.strikes import DRY_RUN, Strikes, Work
+from jitserver.store.strikes import DRY_RUN, KILLS_PER_STRIKE, Strikes, Work
 
 A, B = "a" * 32, "b" * 32
 
@@ -33,6 +33,16 @@ def test_three_strikes_refuse_a_program_and_say_in_which_phase(tmp_path: Path) -
         "the daemon refuses a(f32[]) after it crashed once while tracing it and twice while running it, last"
     )
     assert strikes.refusal(B) == ""
+
+
+def test_kills_are_told_from_crashes(tmp_path: Path) -> None:
+    strikes = Strikes(tmp_path)
+    struck(strikes, (A, "tracing"), (A, "running"))
+    for _ in range(KILLS_PER_STRIKE):
+        assert strikes.refusal(A) == ""
+        strikes.add([Work("running", A, "a(f32[])")], 1.0, killed=True)
+    how = "it crashed once while tracing it and once while running it, and was killed 3 times while running it, last at"
+    assert how in strikes.refusal(A)
 
 
 def test_strikes_of_dry_runs_refuse_no_calls(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from jitclient.wire.address import Address
 from jitserver.daemon.arrays.budget import array_share
 from jitserver.daemon.options import Options
 from jitserver.system import memory_limits
-from jitserver.system.memory_limits import memory_bytes
+from jitserver.system.memory_limits import memory_bytes, memory_kills
 
 PHYSICAL = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
@@ -64,3 +64,12 @@ def test_every_budget_is_a_part_of_the_groups_limit(tmp_path: Path) -> None:
     group(tmp_path / "fs", "memory.max", str(8 << 20))
     options = Options(Address.parse("unix:/a/socket"))
     assert (options.shared_bytes, options.program_bytes, array_share([])) == (2 << 20, 1 << 20, 4 << 20)
+
+
+def test_the_kernel_counts_its_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text, kills in (("nr_free_pages 7\noom_kill 3\n", 3), ("nr_free_pages 7\n", 0), (None, 0)):
+        events = tmp_path / f"vmstat-{kills}-{text is None}"
+        if text is not None:
+            events.write_text(text)
+        monkeypatch.setattr(memory_limits, "MACHINE_EVENTS", events)
+        assert memory_kills() == kills
