@@ -94,7 +94,10 @@ def unpin(key: str) -> None:
 @cache.command()
 @json_option
 def gc() -> None:
-    """Delete programs and compilations over the limits of the cache, and files that belong to no program."""
+    """Delete programs and compilations over the limits of the cache, and files that belong to no program.
+
+    The limit on the disk holds for the caches of all environments together.
+    """
     freed: int = ask(Verb.COLLECT, None, int)
     report({"freed_bytes": freed}, lambda: click.echo(f"freed {size(freed)}"))
 

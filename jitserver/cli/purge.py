@@ -1,7 +1,5 @@
 """The command `jitserver purge`: removes what jitserver keeps for environments that no longer exist, or everything."""
 
-import os
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +11,7 @@ from jitclient.core.directories import cache_root, environment_of, runtime_direc
 from jitclient.session.launch import log_directory
 from jitclient.wire.address import Address
 from jitserver.cli.common import json_option, report, size
-
-_DIGEST = re.compile("[0-9a-f]{12}")
+from jitserver.store.environments import cache_directories, disk_bytes, is_missing
 
 
 class _Files(NamedTuple):
@@ -34,11 +31,15 @@ def purge(everything: bool, dry_run: bool) -> None:
     An environment with a running daemon keeps its files; with --all, a running daemon is an error. Files of systemd
     units are removed by `jitserver uninstall`.
     """
-    if everything and (running := sorted(str(address) for address in _held(_directories()))):
+    if everything and (running := sorted(str(address) for address in _held(cache_directories(cache_root())))):
         raise click.ClickException(f"a daemon is running at {', '.join(running)}. Stop it first: `jitserver stop`")
     found = list(_everything() if everything else _of_missing_environments())
     removed = [
-        {"environment": files.environment, "bytes": sum(map(_bytes, files.paths)), "paths": list(map(str, files.paths))}
+        {
+            "environment": files.environment,
+            "bytes": sum(map(disk_bytes, files.paths)),
+            "paths": list(map(str, files.paths)),
+        }
         for files in found
     ]
     if not dry_run:
@@ -57,12 +58,6 @@ def _print(result: str, removed: list[dict[str, object]]) -> None:
         click.echo("nothing to remove")
 
 
-def _directories() -> list[Path]:
-    """Return the cache directories of all environments."""
-    root = cache_root()
-    return sorted(path for path in root.iterdir() if _DIGEST.fullmatch(path.name)) if root.is_dir() else []
-
-
 def _held(directories: list[Path]) -> list[Address]:
     """Return the addresses of the daemons that run for environments, at their default addresses."""
     addresses = [Address(runtime_directory() / f"{directory.name}.sock") for directory in directories]
@@ -70,15 +65,13 @@ def _held(directories: list[Path]) -> list[Address]:
 
 
 def _of_missing_environments() -> Iterator[_Files]:
-    for directory in _directories():
-        environment = environment_of(directory)
-        is_missing = environment is not None and not (environment / "bin").exists()
-        if is_missing and not _held([directory]):
+    for directory in cache_directories(cache_root()):
+        if is_missing(directory) and not _held([directory]):
             beside = [
                 *log_directory().glob(f"{directory.name}-*.log"),
                 *runtime_directory().glob(f"{directory.name}.*"),
             ]
-            yield _Files(str(environment), [directory, *sorted(beside)])
+            yield _Files(str(environment_of(directory)), [directory, *sorted(beside)])
 
 
 def _everything() -> Iterator[_Files]:
@@ -87,12 +80,6 @@ def _everything() -> Iterator[_Files]:
     paths = [path for path in sorted(folders) if not folders.intersection(path.parents)]
     if paths:
         yield _Files("all environments", paths)
-
-
-def _bytes(path: Path) -> int:
-    if not path.is_dir() or path.is_symlink():
-        return path.lstat().st_size
-    return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(path) for name in names)
 
 
 def _remove(path: Path) -> None:

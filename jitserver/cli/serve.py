@@ -74,7 +74,12 @@ def _seconds(_: click.Context, __: click.Parameter, value: float | None) -> floa
     "90 % of the accelerators' memory; on the CPU half of the machine's",
 )
 @_mebibytes("program-memory", 1, "Approximate memory limit of programs.", "an eighth of the machine's")
-@_mebibytes("disk", 0, "Limit of the cache on the disk; 0: no disk cache.", "a tenth of what is free, 10 GiB at most")
+@_mebibytes(
+    "disk",
+    0,
+    "Limit of the caches of all environments on the disk; 0: no disk cache.",
+    "a tenth of what is free, 10 GiB at most",
+)
 @click.option(
     "--most-connections",
     type=click.IntRange(min=1),

@@ -34,7 +34,8 @@ def _print(found: Status, running: list[helpers.RunningHelper]) -> None:
         [
             "on the disk",
             f"{size(found.disk_bytes)} of programs; {found.compilations} compilations of jax's own"
-            f" ({size(found.compilation_bytes)})",
+            f" ({size(found.compilation_bytes)}); {size(found.other_disk_bytes)} of other environments;"
+            f" limit for all {size(found.max_disk_bytes)}",
         ],
         [
             "work",

@@ -34,7 +34,8 @@ from jitserver.programs.engine import Engine
 from jitserver.programs.executables import keep_compilations
 from jitserver.programs.prewarm import dry_run, import_packages, prewarm
 from jitserver.store.disk import Store
-from jitserver.store.journal import Journal
+from jitserver.store.environments import SharedLimit
+from jitserver.store.journal import Journal, is_in_use
 from jitserver.store.memory import Memory
 from jitserver.store.tiers import Tiers, disk_share
 from jitserver.store.write_behind import Writer
@@ -235,6 +236,7 @@ class Daemon:
             log.warning("disk cache: disabled (%s)", error)
             store = Store(Path(os.devnull), 0)
         if store.max_bytes:
+            store.shared = SharedLimit(directory, max_bytes, functools.partial(is_in_use, runtime_directory()))
             keep_compilations(store.compilations_directory, store.max_compilations_bytes)
         return Tiers(memory, store, writer)
 

@@ -270,6 +270,8 @@ class JitService(Service):  # type: ignore[misc]
             disk_bytes=store.nbytes,
             compilations=compilations,
             compilation_bytes=compilation_bytes,
+            other_disk_bytes=store.shared.other_bytes if store.shared is not None else 0,
+            max_disk_bytes=store.shared.max_bytes if store.shared is not None else 0,
             abandoned=sum(run.gone for run in long_runs(self.connections)),
             **dataclasses.asdict(self.counters),
         )

@@ -17,13 +17,16 @@ import msgspec
 
 from jitclient.core.digests import digest
 from jitclient.wire.messages import EntryInfo
-from jitserver.store.checked_files import Corrupt, unpacked
+from jitserver.store.checked_files import TRAILER_BYTES, Corrupt, unpacked
 from jitserver.store.entry import KeyComponents, Stored
 
 log = logging.getLogger(__name__)
 
 CATALOG = "catalog.sqlite"
 """File name of the catalog in an environment's cache directory."""
+
+_BLOCK_BYTES = 4096
+"""Bytes of a block, in which file systems allocate files."""
 
 FORMAT = 4
 """Version of the tables, and of the messages and captures in them.
@@ -232,8 +235,10 @@ class Catalog:
         return {row[0].decode(): row[1] for row in rows if self._is_sound("blobs", row)}
 
     def total(self) -> int:
-        """Return the total size of all blobs and of the catalog, in bytes."""
-        [(blobs,)] = self._rows("SELECT total(bytes) FROM blobs")
+        """Return the bytes that all blobs and the catalog take on the disk, in whole blocks."""
+        # Divided without a remainder, like the numbers of blocks that files take.
+        blocks = f"(bytes + {TRAILER_BYTES + _BLOCK_BYTES - 1}) / {_BLOCK_BYTES}"
+        [(blobs,)] = self._rows(f"SELECT total({blocks} * {_BLOCK_BYTES}) FROM blobs")
         [(pages,)], [(size,)] = self._rows("PRAGMA page_count"), self._rows("PRAGMA page_size")
         return int(blobs + pages * size)
 

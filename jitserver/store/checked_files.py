@@ -13,7 +13,7 @@ import msgspec
 from jitclient.wire.encoding import decoded
 
 _MAGIC = b"jitserv1"
-_TRAILER_BYTES = len(_MAGIC) + 4
+TRAILER_BYTES = len(_MAGIC) + 4
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ def read(path: Path) -> memoryview:
         OSError: the file cannot be read.
     """
     data = memoryview(path.read_bytes())
-    body, mark, checksum = data[:-_TRAILER_BYTES], data[-_TRAILER_BYTES:-4], data[-4:]
+    body, mark, checksum = data[:-TRAILER_BYTES], data[-TRAILER_BYTES:-4], data[-4:]
     if mark != _MAGIC or checksum != zlib.crc32(body).to_bytes(4, "little"):
         raise Corrupt(f"{path} is damaged (wrong checksum)")
     return body

@@ -19,6 +19,7 @@ from jitserver.store.blobs import Blobs
 from jitserver.store.catalog import CATALOG, Catalog, Use, is_damage
 from jitserver.store.checked_files import Corrupt
 from jitserver.store.entry import Stored, eviction_score
+from jitserver.store.environments import BLOBS, SharedLimit
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,8 @@ class Store:
 
         Programs are evicted to make room for that data, down to a quarter of the limit.
         """
+        self.shared: SharedLimit | None = None
+        """The limit on the caches of all environments together, if it holds."""
 
     # ---- reading
 
@@ -112,6 +115,8 @@ class Store:
             return kept
 
         kept = self._write(act)
+        if self.shared is not None:
+            self.shared.unmeasured_bytes += stored.info.disk_bytes
         self.trim()
         return kept or stored
 
@@ -154,7 +159,9 @@ class Store:
         trim(captures_directory(self._directory), 0)
 
     def trim(self) -> None:
-        """Evict programs by their eviction scores if the limit is exceeded, until 90% of the limit is used."""
+        """Evict programs by their eviction scores if a limit is exceeded, until 90% of the limit is used."""
+        if self.shared is not None and self.shared.unmeasured_bytes > self.shared.room:
+            self._enforce_shared_limit()
         limit = max(self.max_bytes // 4, self.max_bytes - self.other_bytes())
         if self.nbytes <= limit:
             return
@@ -171,17 +178,26 @@ class Store:
         self.remove(leaving)
         log.info("disk cache: evicted %d programs, because the limit was exceeded", len(leaving))
 
+    def _enforce_shared_limit(self) -> int:
+        if self.shared is None or not self.max_bytes:
+            return 0
+        return self.shared.enforce(lambda: [info for info in self.infos() if not info.pinned], self._evict)
+
+    def _evict(self, keys: list[str]) -> None:
+        self.remove(filter(self._allow_eviction, keys))
+
     def collect(self) -> int:
-        """Check the catalog for damage, evict programs over the limit, and delete unneeded files.
+        """Check the catalog for damage, evict programs over the limits, and delete unneeded files.
 
         Returns:
-            The number of bytes freed, those in JAX's own cache included.
+            The number of bytes freed, those in JAX's own cache and in other environments included.
         """
         self._read(lambda catalog, _: catalog.check(), None)
         before = self.nbytes
         self.trim()
         freed = self._write(lambda catalog, blobs: blobs.sweep(catalog.blobs())) or 0
-        return freed + max(0, before - self.nbytes) + trim(self.compilations_directory, self.max_compilations_bytes)
+        freed += max(0, before - self.nbytes) + trim(self.compilations_directory, self.max_compilations_bytes)
+        return freed + self._enforce_shared_limit()
 
     def close(self) -> None:
         """Write the counted hits, and close the files."""
@@ -236,7 +252,7 @@ class Store:
                     if to_write:
                         raise
                     catalog = Catalog(path, writes=False)
-                self._opened = catalog, Blobs(self._directory / "blobs", self._quarantine)
+                self._opened = catalog, Blobs(self._directory / BLOBS, self._quarantine)
             return self._opened
 
     def _fail(self, error: Exception) -> None:

@@ -82,7 +82,7 @@ class Journal:
             The journal; without a file, after a warning, if the file cannot be created.
         """
         strikes = Strikes(cache_directory)
-        stem = digest(os.fsencode(cache_directory), 6).hex()
+        stem = _stem(cache_directory)
         try:
             _count_deaths(directory, stem, strikes, memory_kills)
             path, memory, report = _new(directory, stem, memory_kills)
@@ -163,6 +163,20 @@ class _Lease:
     def __del__(self) -> None:
         if self._start is not None:
             self._free.append(self._start)
+
+
+def is_in_use(directory: Path, cache_directory: Path) -> bool:
+    """Return whether a live daemon uses a cache directory, according to the journals in a directory."""
+    for path in directory.glob(f"{_stem(cache_directory)}-*.journal"):
+        with contextlib.suppress(OSError), open(path, "rb") as file:
+            if not file_lock.try_lock(file, shared=True):
+                return True
+    return False
+
+
+def _stem(cache_directory: Path) -> str:
+    """Return how the names of the journals of a cache directory begin."""
+    return digest(os.fsencode(cache_directory), 6).hex()
 
 
 def _new(directory: Path, stem: str, memory_kills: int) -> tuple[Path, memoryview, CrashReport]:

@@ -542,3 +542,7 @@ class Status(Message):
     compilations: int = 0
     """Number of compilations on the disk that jax itself made in clients, runs and daemons."""
     compilation_bytes: int = 0
+    other_disk_bytes: int = 0
+    """Bytes that the caches of the user's other environments took on the disk when they were last measured."""
+    max_disk_bytes: int = 0
+    """Limit on the caches of all environments together; 0: there is no disk cache."""

@@ -11,6 +11,7 @@ from jitclient.wire.labels import size
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
 from jitserver.cli.common import helpers_line
 from jitserver.run import helpers, history
+from jitserver.store.environments import cache_directories, disk_bytes
 from jitserver.system.memory_limits import LimitedGroup, limited_groups
 
 _LOW_DISK_BYTES, _FULL_DISK_BYTES = 1 << 30, 100 << 20
@@ -24,12 +25,15 @@ _FILES_V2 = ("memory.current", "inactive_file", "memory.events")
 
 def disk(state: DaemonState) -> Iterator[Finding]:
     """Check the free disk space for the cache and the log."""
-    directories = {
-        _existing(directory).stat().st_dev: _existing(directory) for directory in (log_directory(), cache_root())
-    }
+    root = cache_root()
+    directories = {_existing(directory).stat().st_dev: _existing(directory) for directory in (log_directory(), root)}
     for directory in directories.values():
         free = shutil.disk_usage(directory).free
         says = f"{size(free)} free at {directory}"
+        if root.is_relative_to(directory):
+            caches = cache_directories(root)
+            says += f"; the caches of {len(caches)} environments take {size(sum(map(disk_bytes, caches)))}"
+            says += f" of {size(state.status.max_disk_bytes)}" if state.status is not None else ""
         if free < _FULL_DISK_BYTES:
             yield Finding("disk", "problem", says, "free disk space: without it, programs are cached in memory only")
         else:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import jitclient
+from jitclient.wire.labels import size
 
 COUNTERS = {
     "pid",
@@ -45,7 +46,10 @@ def test_status_of_a_daemon(daemon: str, cli: Callable[..., Any]) -> None:
     assert found["running"] is True
     assert found["address"] == daemon
     assert all(isinstance(value, (int, float, str, list, dict)) for value in found.values())
-    assert f"pid {found['pid']}" in cli("status").stdout
+    text = cli("status").stdout
+    assert f"pid {found['pid']}" in text
+    assert found["max_disk_bytes"] > found["other_disk_bytes"] >= 0
+    assert f"limit for all {size(found['max_disk_bytes'])}" in text
 
 
 def test_commands_that_only_read_begin_no_session(daemon: str, cli: Callable[..., Any]) -> None:
