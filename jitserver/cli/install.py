@@ -27,12 +27,15 @@ def install(user: str | None, dry_run: bool) -> None:
     devices). Other environments get their own daemon and units.
     """
     target = _target(user)
-    planned = units.plan(target)
     if dry_run:
+        planned, hindrance = units.preview(target)
         units_by_path = {str(path): text for path, text in planned.items()}
         shown = "\n".join(f"==> {path}\n{text}" for path, text in units_by_path.items())
-        report({"result": "planned", "units": units_by_path}, lambda: click.echo(shown))
+        report({"result": "planned", "units": units_by_path, "hindrance": hindrance}, lambda: click.echo(shown))
+        if hindrance and not wants_json():
+            click.echo(f"they cannot be installed here: {hindrance}", err=True)
         return
+    planned = units.plan(target)
     stop_unmanaged_daemon(target)
     done = units.install(target, planned)
     _report(done)

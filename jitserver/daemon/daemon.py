@@ -24,6 +24,7 @@ from jitserver.daemon.address_lock import HeldAddress
 from jitserver.daemon.arrays.budget import array_share
 from jitserver.daemon.checkpoint.checkpoint import Checkpoint
 from jitserver.daemon.checkpoint.manifests import directory_of
+from jitserver.daemon.installation import Installation
 from jitserver.daemon.listener import Listener
 from jitserver.daemon.options import Options
 from jitserver.daemon.service import JitService
@@ -67,6 +68,7 @@ class Daemon:
         self._failed = False
         self._saves_sessions = False
         self._idle_trim = IdleTrim()
+        self._installation = Installation()
         self._held_address: HeldAddress
         self._service: JitService
         self._listener: Listener
@@ -165,6 +167,9 @@ class Daemon:
             if class_count() > self.options.most_classes and not self._service.sessions.all():
                 log.info("restarting: JAX holds %d user classes", class_count())
                 self._restart()
+            elif self._installation.is_gone(time.monotonic()):
+                log.warning("the package %s was removed. The daemon exits.", self._installation.path.parent)
+                self._request_shutdown(save_sessions=True)
             elif self._is_idle():
                 log.info("idle for %.0f s", self.options.idle_exit)
                 return

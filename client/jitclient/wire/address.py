@@ -75,6 +75,9 @@ class Address(NamedTuple):
         except OSError as error:
             sock.close()
             self.check_access(error)
+            if isinstance(error, ConnectionRefusedError):
+                self._remove_stale_socket()
+                raise DaemonUnavailable(f"no daemon answers at {self}") from error
             raise DaemonUnavailable(f"no daemon answers at {self}: {error.strerror or error}") from error
         owner = self._owner(sock)
         if owner != os.getuid():
@@ -97,6 +100,16 @@ class Address(NamedTuple):
                 break
         if owner != os.getuid():
             raise WrongUser.at(self, owner) from error
+
+    def _remove_stale_socket(self) -> None:
+        """Remove this user's socket if nothing listens there, as after a crash, and no daemon is starting."""
+        with contextlib.suppress(OSError, DaemonUnavailable):
+            found = self.path.lstat()
+            if stat.S_ISSOCK(found.st_mode) and found.st_uid == os.getuid() and self.lock_path.exists():
+                # The lock is released when the file is closed. Until then, no daemon can begin to listen.
+                with open_lock(self.lock_path, "r") as lock:
+                    if try_lock(lock) and os.path.samestat(found, self.path.lstat()):
+                        self.path.unlink()
 
     def _owner(self, sock: socket.socket) -> int:
         """Return the user to whom the listening process belongs."""

@@ -40,6 +40,21 @@ def plan(target: Target) -> dict[Path, str]:
     """
     version = systemctl.check_manager(target)
     _probe(target)
+    return _files(target, version)
+
+
+def preview(target: Target) -> tuple[dict[Path, str], str]:
+    """Return the files that `install` would write, and why it cannot write them here; empty if it can.
+
+    Where no systemd runs, the files are those for the newest version of systemd.
+    """
+    try:
+        return plan(target), ""
+    except SystemdError as error:
+        return _files(target, sys.maxsize), str(error)
+
+
+def _files(target: Target, version: int) -> dict[Path, str]:
     texts = render.units(target, version)
     return {path: texts[suffix] for suffix, path in target.files.items()}
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from jitclient.core.directories import environment_digest
+from jitclient.core.file_lock import open_lock, try_lock
 from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError, WrongUser
 from jitclient.wire import address
 from jitclient.wire.address import Address, default_addresses
@@ -158,6 +159,20 @@ def test_each_environment_has_its_own_daemon() -> None:
         environment_digest({"CUDA_VISIBLE_DEVICES": "1"}, "/a"),
     ]
     assert len({plain, *others}) == 5
+
+
+def test_a_socket_that_a_daemon_left_is_removed_unless_another_is_about_to_listen(short_path: Path) -> None:
+    where = Address(short_path / "d.sock")
+    where.listen().close()
+    with open_lock(where.lock_path) as lock:
+        assert try_lock(lock)
+        with pytest.raises(DaemonUnavailable):
+            where.connect()
+        assert where.path.is_socket()
+    with pytest.raises(DaemonUnavailable) as refused:
+        where.connect()
+    assert not where.path.exists()
+    assert str(refused.value) == f"no daemon answers at {where}"
 
 
 def test_the_order_of_looking() -> None:
