@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from jitclient.core import directories
 from jitclient.core.directories import runtime_directory
 from jitclient.core.polling import Polling
@@ -26,6 +28,7 @@ from jitserver.daemon.checkpoint.checkpoint import Checkpoint
 from jitserver.daemon.checkpoint.manifests import directory_of
 from jitserver.daemon.installation import Installation
 from jitserver.daemon.listener import Listener
+from jitserver.daemon.log_file import LogFile
 from jitserver.daemon.options import Options
 from jitserver.daemon.service import JitService
 from jitserver.programs.context import class_count, device_infos
@@ -69,6 +72,9 @@ class Daemon:
         self._saves_sessions = False
         self._idle_trim = IdleTrim()
         self._installation = Installation()
+        self._log_file = LogFile.of_stderr()
+        self._reopens_log = False
+        self._logs_state = False
         self._held_address: HeldAddress
         self._service: JitService
         self._listener: Listener
@@ -109,8 +115,9 @@ class Daemon:
             AddressTaken: another daemon serves at the address.
             SettingsError: JAX finds no devices, or no socket can be opened at the address.
         """
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._request_shutdown(save_sessions=True))
+        self._handle_signals()
+        if self._log_file is not None:
+            self._log_file.limit()
         client_process.become_daemon()
         self._held_address = HeldAddress(self.options.address)
         counters = Counters()
@@ -159,6 +166,7 @@ class Daemon:
         while not self._shutdown_requested.wait(min(_TICK_SECONDS, every or _TICK_SECONDS)):
             if watchdog is not None:
                 watchdog.tick()
+            self._keep_log()
             self._check_threads()
             self._check_address()
             self._trim_memory()
@@ -229,6 +237,34 @@ class Daemon:
         log.info("stopped")
 
     # ---- details
+
+    def _handle_signals(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._request_shutdown(save_sessions=True))
+        signal.signal(signal.SIGHUP, self._on_hangup)
+        signal.signal(signal.SIGUSR1, self._on_user_signal)
+        # Writes the stacks at once, even if the main thread is stuck, and then calls the handler above.
+        faulthandler.register(signal.SIGUSR1, 2, chain=True)
+
+    def _on_hangup(self, *_: object) -> None:
+        if self._log_file is None:  # the terminal was closed
+            self._request_shutdown(save_sessions=True)
+        self._reopens_log = True
+
+    def _on_user_signal(self, *_: object) -> None:
+        self._logs_state = True
+
+    def _keep_log(self) -> None:
+        """Reopen, limit and write the log as signals requested: signal handlers only note that."""
+        if self._log_file is not None:
+            if self._reopens_log:
+                self._reopens_log = False
+                self._log_file.reopen()
+                log.info("reopened the log")
+            self._log_file.limit()
+        if self._logs_state:
+            self._logs_state = False
+            log.info("state: %s", msgspec.json.encode(self._service.snapshot()).decode())
 
     def _cache(self, counters: Counters) -> Tiers:
         writer = Writer(lambda: counters.calls + counters.hits + counters.misses)

@@ -242,8 +242,12 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(introspection.Top)
     def exposed_top(self, connection: DaemonConnection, request: introspection.Top) -> introspection.Snapshot:
+        return self.snapshot(request.since)
+
+    def snapshot(self, since: float = 0.0) -> introspection.Snapshot:
+        """Return the state of the daemon, with the programs called after the time `since`."""
         running = long_runs(self.connections)
-        return snapshot(self.engine, self.sessions.all(), self.in_progress, running, self.status(), request.since)
+        return snapshot(self.engine, self.sessions.all(), self.in_progress, running, self.status(), since)
 
     def status(self) -> messages.Status:
         """Return the daemon's counters, and the sizes of its memory and collections."""

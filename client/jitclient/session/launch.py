@@ -22,7 +22,6 @@ START_SECONDS = 120.0
 IDLE_EXIT_SECONDS = 3 * 3600
 # A client that only looks for the start lock holds it for less.
 _LOOK_SECONDS = 0.01
-_MAX_LOG_BYTES = 10 << 20
 _CLIENT_ONLY = (
     "JITSERVER_START_LOCK",
     "LISTEN_FDNAMES",
@@ -92,13 +91,13 @@ def begin_start(address: Address, packages: Iterable[str] = ()) -> int | None:
         # Above the standard streams, which the daemon replaces. The daemon holds the lock until it serves.
         inherited = fcntl.fcntl(lock, fcntl.F_DUPFD_CLOEXEC, 10)
         try:
-            return _launched(address, _log(address), IDLE_EXIT_SECONDS, packages, inherited)
+            return _launched(address, log_path(address), IDLE_EXIT_SECONDS, packages, inherited)
         finally:
             os.close(inherited)
 
 
 def _start(address: Address, idle_exit: float | None) -> tuple[socket.socket, int]:
-    log = _log(address)
+    log = log_path(address)
     position = log.stat().st_size if log.exists() else 0
     pid = _launched(address, log, idle_exit)
     return wait_for(address, lambda: _reap(pid), log, position), pid
@@ -112,14 +111,6 @@ def _launched(
     pid = _spawn(address, log, idle_exit, packages, lock)
     _started.add(pid)
     return pid
-
-
-def _log(address: Address) -> Path:
-    """Return the path of the log file of a daemon that is about to start; delete the file if it is too large."""
-    log = log_path(address)
-    if log.exists() and log.stat().st_size > _MAX_LOG_BYTES:
-        log.unlink()
-    return log
 
 
 def log_path(address: Address) -> Path:
