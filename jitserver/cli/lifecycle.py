@@ -15,9 +15,10 @@ from jitclient.core.settings import settings
 from jitclient.errors import DaemonLost, DaemonUnavailable, JitserverError
 from jitclient.session import handshake, launch
 from jitclient.wire.address import Address, peer
+from jitclient.wire.introspection import Snapshot, Top
 from jitclient.wire.messages import Status, Verb
 from jitclient.wire.named_arrays import Holdings
-from jitserver.cli.common import ask, json_option, local_address, report
+from jitserver.cli.common import ask, json_option, local_address, report, seconds
 from jitserver.cli.systemd import systemctl
 from jitserver.cli.systemd.target import Target, installed
 from jitserver.run import helpers
@@ -47,15 +48,24 @@ def start() -> None:
 
 
 @click.command()
+@click.option("--now", is_flag=True, help="Do not wait for running calls and compilations: stop within a second.")
 @json_option
-def stop() -> None:
+def stop(now: bool) -> None:
     """Stop the daemon after running calls.
 
-    The arrays that it holds are lost, except named arrays.
+    The arrays that it holds are lost, except named arrays. With --now, named arrays that cannot be saved within half a
+    second are lost, too.
     """
     unit, known = installed(), helpers.running()
+    if not now:
+        _print_waits()
     if unit is not None and systemctl.is_active(unit):
         facts = _facts(unit)
+        if now:
+            systemctl.stop(unit, waits=False)
+            # The daemon may have exited by itself.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(facts["pid"], signal.SIGQUIT)
         systemctl.stop(unit)
         facts |= _end_helpers(facts["pid"], known)
         if unit.user is None:
@@ -65,7 +75,7 @@ def stop() -> None:
             forget_sessions(str(unit.address))
         _report("stopped", **facts)
         return
-    pid = _stop_and_wait(local_address(), _request_stop)
+    pid = _stop_and_wait(local_address(), _quit if now else _request_stop)
     _report("stopped", pid=pid, address=str(local_address()), **_end_helpers(pid, known))
 
 
@@ -156,6 +166,37 @@ def _request_stop(address: Address) -> int:
     with address.connect() as sock:
         pid = _daemon_pid(address, sock)
     handshake.ask_once(dataclasses.replace(settings(), address=str(address)), Verb.STOP, None, None)
+    return pid
+
+
+def _print_waits() -> None:
+    """Print what a stop will wait for, and how long at most, if calls or compilations are running."""
+    chosen = dataclasses.replace(settings(), timeout=min(settings().timeout, _NAMES_SECONDS))
+    try:
+        found: Snapshot = handshake.ask_once(chosen, Verb.TOP, Top(), Snapshot)
+    # A daemon that hangs, or is of another version, can still be stopped.
+    except JitserverError:
+        return
+    work = [f"{making.phase} {making.label} for {seconds(making.seconds)}" for making in found.making]
+    work += [f"running {run.label or 'a call'} for {seconds(run.seconds)}" for run in found.running]
+    if work:
+        click.echo(
+            f"waiting for the daemon (pid {found.status.pid}), {', '.join(work)}: at most "
+            f"{seconds(found.status.drain_seconds)}. `jitserver stop --now` does not wait.",
+            err=True,
+        )
+
+
+def _quit(address: Address) -> int:
+    """Request that the daemon exits at once, also if it is stopping already; return its process id."""
+    if not address.is_held():
+        address.connect().close()  # raises the reason
+    try:
+        pid = int(address.lock_path.read_text())
+    except (OSError, ValueError):
+        with address.connect() as sock:
+            pid = peer(sock).pid
+    os.kill(pid, signal.SIGQUIT)
     return pid
 
 

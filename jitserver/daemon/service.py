@@ -88,6 +88,7 @@ class JitService(Service):  # type: ignore[misc]
         self.sessions.budget = ArrayBudget(array_bytes, self.named_arrays.holdings, self.sessions.end_longest_absent)
         self.pool = pool
         self.address = ""
+        self.drain_seconds = 0.0
         self.connections: set[DaemonConnection] = set()
         self.draining = False
         self.refuses_calls = False
@@ -275,6 +276,7 @@ class JitService(Service):  # type: ignore[misc]
             compilations=compilations,
             compilation_bytes=compilation_bytes,
             other_disk_bytes=store.shared.other_bytes if store.shared is not None else 0,
+            drain_seconds=self.drain_seconds,
             max_disk_bytes=store.shared.max_bytes if store.shared is not None else 0,
             abandoned=sum(run.gone for run in long_runs(self.connections)),
             **dataclasses.asdict(self.counters),

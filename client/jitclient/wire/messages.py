@@ -546,3 +546,5 @@ class Status(Message):
     """Bytes that the caches of the user's other environments took on the disk when they were last measured."""
     max_disk_bytes: int = 0
     """Limit on the caches of all environments together; 0: there is no disk cache."""
+    drain_seconds: float = 0.0
+    """Seconds that running calls have to finish on shutdown."""

@@ -65,9 +65,9 @@ def start(target: Target, verb: str) -> None:
         raise UnitError(f"{error}\n" + "\n".join(journal(target, _LOG_LINES))) from None
 
 
-def stop(target: Target) -> None:
-    """Stop the service and its socket, which would start the service again."""
-    systemctl(target, "stop", target.socket, target.service)
+def stop(target: Target, waits: bool = True) -> None:
+    """Stop the service and its socket, which would start the service again; perhaps without waiting for that."""
+    systemctl(target, "stop", *([] if waits else ["--no-block"]), target.socket, target.service)
 
 
 def is_active(target: Target, *units: str) -> bool:
