@@ -107,6 +107,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     families = set()
     for item in items:
+        _skip_on_other_platforms(item)
         marked = any(item.get_closest_marker(name) for name in ("core", "slow"))
         if marked or STARTS_PROCESSES.isdisjoint(getattr(item, "fixturenames", ())):
             continue
@@ -115,6 +116,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         else:
             item.add_marker(pytest.mark.slow)
     items.sort(key=_weights(items).__getitem__, reverse=True)
+
+
+def _skip_on_other_platforms(item: pytest.Item) -> None:
+    if "JITSERVER_TEST_PLATFORM" in os.environ:
+        for mark in item.iter_markers("cpu"):
+            item.add_marker(pytest.mark.skip(reason=f"about the CPU: {mark.kwargs['reason']}"))
+    if "OTHER_PLATFORM" in os.environ and item.get_closest_marker("callbacks"):
+        item.add_marker(pytest.mark.skip(reason="NOT TESTED HERE: this platform cannot call back into Python"))
 
 
 def _weights(items: list[pytest.Item]) -> dict[pytest.Item, tuple[float, int]]:

@@ -37,7 +37,12 @@ def counted() -> dict[str, list[float]]:
     return found
 
 
-@pytest.mark.parametrize("case", MOST)
+READ_IN_PLACE = pytest.mark.cpu(reason="the daemon reads small results from the memory of the host")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=READ_IN_PLACE if most[1] is not None else ()) for case, most in MOST.items()]
+)
 def test_a_call_takes_no_more_steps_than_before(case: str, counted: dict[str, list[float]]) -> None:
     for found, most in zip(counted[case], MOST[case], strict=False):
         assert most is None or 0 < found <= most

@@ -35,7 +35,9 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]], dic
 
 
 @pytest.mark.usefixtures("daemon")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.callbacks if case == "called back" else ()) for case in CASES]
+)
 def test_results_stay_what_they_are(case: str) -> None:
     function, arguments, options = CASES[case]
     ours, theirs = jitclient.jit(function, **options), jax.jit(function)

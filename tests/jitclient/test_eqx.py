@@ -143,6 +143,7 @@ def test_mistakes_are_those_of_equinox() -> None:
         assert ours in (theirs, ValueError), call
 
 
+@pytest.mark.callbacks
 def test_a_condition_that_holds_raises_equinoxs_error() -> None:
     def positive(x: Any) -> Any:
         return eqx.error_if(x, x < 0, "must be positive")

@@ -113,6 +113,7 @@ def test_causes_travel() -> None:
     assert chained.value.__cause__.args == ("missing",)
 
 
+@pytest.mark.callbacks
 @pytest.mark.parametrize("x64", [False, True])
 def test_an_error_while_running_is_raised_too(x64: bool) -> None:
     def fails(value: Any) -> Any:

@@ -231,6 +231,7 @@ def test_rebinding_a_global_is_seen_at_the_next_call() -> None:
     assert fun(1.0).item() == 3
 
 
+@pytest.mark.callbacks
 def test_callbacks_happen_in_this_process() -> None:
     happened: list[int] = []
 

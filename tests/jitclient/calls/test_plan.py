@@ -340,6 +340,7 @@ def test_other_threads(planned: tuple[Any, Any]) -> None:
 # ---- what fails
 
 
+@pytest.mark.callbacks
 def test_what_a_call_raises_is_told_each_time_alike(general: list[int]) -> None:
     def body(x: Any) -> Any:
         def back(v: Any) -> Any:
@@ -361,6 +362,7 @@ def test_what_a_call_raises_is_told_each_time_alike(general: list[int]) -> None:
     assert [first(fn(host())) for _ in range(2)] == [1.0] * 2
 
 
+@pytest.mark.callbacks
 def test_the_results_of_what_failed_are_dropped() -> None:
     fn = jitclient.jit(lambda x: (x, jax.pure_callback(lambda v: v if v[0] < 2 else 1 / 0, x, x)))
     for _ in range(3):

@@ -72,6 +72,7 @@ def test_the_daemon_compiles_nothing_for_it(counts: Callable[..., dict[str, Any]
     assert counts()["compiles"] == before
 
 
+@pytest.mark.cpu(reason="foreign functions have names for each platform")
 @pytest.mark.usefixtures("daemon")
 def test_the_daemons_own_of_that_name_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ffi, "foreign_names", lambda jaxpr: (NAME,))  # as if this called one that the daemon has

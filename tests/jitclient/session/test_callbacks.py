@@ -17,6 +17,8 @@ from jax.experimental import io_callback
 import jitclient
 from jitclient.session import process
 
+pytestmark = pytest.mark.callbacks
+
 X = np.arange(3, dtype=np.float32)
 
 

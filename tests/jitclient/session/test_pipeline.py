@@ -145,6 +145,7 @@ def test_what_failed_fails_what_is_made_of_it_and_nothing_else() -> None:
     assert np.asarray(step(good))[0] == 1.75
 
 
+@pytest.mark.callbacks
 def test_what_raises_in_a_callback_raises_at_the_call() -> None:
     def refuse(x: Any) -> Any:
         raise ValueError("not this one")

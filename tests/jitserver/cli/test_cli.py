@@ -153,6 +153,7 @@ def test_status_imports_no_more_than_it_needs(run_script: Callable[..., Any], da
     assert [name for name in of_others if name in loaded] == []
 
 
+@pytest.mark.cpu(reason="the platform in tests/other_platform counts no operations")
 def test_the_cache_can_be_listed_shown_and_cleared(daemon: str, cli: Callable[..., Any]) -> None:
     salt = np.random.default_rng().random()
 

@@ -1,0 +1,161 @@
+"""A daemon on another platform than the CPU: the package in tests/other_platform. Skipped, and said so, without it."""
+
+from importlib.metadata import entry_points
+from typing import Any
+
+import pytest
+
+pytestmark = [
+    pytest.mark.other_platform,
+    pytest.mark.skipif(
+        not entry_points(group="jax_plugins", name="other_platform"),
+        reason="NOT TESTED HERE: needs Python 3.12 and `pip install ./tests/other_platform`",
+    ),
+]
+
+FAKE = {"OTHER_PLATFORM": "fake", "OTHER_PLATFORM_DEVICES": "1", "JAX_PLATFORMS": ""}
+TWO_FAKE = {**FAKE, "OTHER_PLATFORM_DEVICES": "2"}
+
+PROGRAM = """
+    import json, numpy as np, jitclient, jax
+
+    @jitclient.jit
+    def step(w, x):
+        return w - 0.1 * (x.T @ (x @ w)) * (1 if jax.default_backend() == "cpu" else 2)
+
+    w, x = np.ones((64, 8), np.float32), np.ones((32, 64), np.float32) / 64
+    for _ in range(5):
+        w = step(w, x)
+    print(json.dumps([float(np.asarray(w).sum()), jax.default_backend()]))
+"""
+
+
+@pytest.fixture
+def fake(own: Any) -> Any:
+    """A daemon on the other platform."""
+    own.env.update(FAKE, JITSERVER_CACHE_DIR=str(own.folder / "cache"))
+    return own
+
+
+def test_the_platform_is_an_accelerator_to_plain_jax(run_script: Any) -> None:
+    program = """
+        import json, jax, jax.numpy as jnp, numpy as np
+
+        def refuses(read):
+            try:
+                read()
+            except (BufferError, RuntimeError):
+                return True
+            return False
+
+        source = np.arange(1_000_000, dtype=np.float32)
+        array = jax.device_put(source).block_until_ready()
+        source[:] = 0
+        slow = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda _, c: jnp.tanh(c @ c), x))(jnp.eye(500))
+        was_ready = slow.is_ready()
+        given = jnp.ones(1000)
+        jax.jit(lambda x: x + 1, donate_argnums=0)(given)
+        device = jax.devices()[0]
+        print(json.dumps({
+            "platform": [jax.default_backend(), device.platform, device.device_kind, len(jax.devices())],
+            "memory": device.memory_stats()["bytes_limit"],
+            "kinds": sorted(memory.kind for memory in device.addressable_memories() if "host" not in memory.kind),
+            "is a copy": float(array[-1]) == 999_999 and refuses(lambda: memoryview(array)),
+            "calls return first": not was_ready and bool(np.isfinite(np.asarray(slow)).all()),
+            "donates": given.is_deleted() and refuses(lambda: np.asarray(given)),
+        }))
+    """
+    assert run_script(program, env={**TWO_FAKE, "OTHER_PLATFORM_MEMORY": "1000000000"}) == {
+        "platform": ["fake", "fake", "Fake accelerator", 2],
+        "memory": 1_000_000_000,
+        "kinds": ["device"],
+        "is a copy": True,
+        "calls return first": True,
+        "donates": True,
+    }
+
+
+def test_a_broken_device_stays_broken_until_its_process_exits(run_script: Any, tmp_path: Any) -> None:
+    program = """
+        import json, pathlib, jax, numpy as np
+
+        broken = pathlib.Path("broken")
+        array = jax.device_put(np.ones(3)).block_until_ready()
+        broken.touch()
+        raised = []
+        for use in (lambda: jax.jit(lambda x: x + 1)(array), lambda: np.asarray(array), lambda: jax.device_put(1)):
+            try:
+                use()
+            except jax.errors.JaxRuntimeError as error:
+                raised.append(str(error).partition(":")[0])
+            broken.unlink(missing_ok=True)
+        print(json.dumps(raised))
+    """
+    env = {**FAKE, "OTHER_PLATFORM_BROKEN": str(tmp_path / "broken")}
+    assert run_script(program, env=env) == ["INTERNAL"] * 3
+
+
+def test_executables_are_found_after_a_restart(fake: Any) -> None:
+    with fake.serving():
+        first = fake.run(PROGRAM, **FAKE)
+        assert fake.counts()["devices"] == ("fake:0 Fake accelerator",)
+        assert first[1] == "cpu"  # the client leaves the device alone
+    with fake.serving():
+        assert fake.run(PROGRAM, **FAKE) == first
+        made = fake.counts()
+        assert (made["traces"], made["compiles"], made["local_runs"]) == (0, 0, 0)
+
+
+def test_a_program_that_sorts_is_found_after_a_restart(fake: Any) -> None:
+    program = """
+        import json, jax.numpy as jnp, numpy as np, jitclient
+        print(json.dumps(np.asarray(jitclient.jit(lambda x: jnp.sort(x))(np.arange(4.0)[::-1])).tolist()))
+    """
+    traces = []
+    for _ in range(2):
+        with fake.serving():
+            assert fake.run(program, **FAKE) == [0, 1, 2, 3]
+            traces.append(fake.counts()["traces"])
+    assert traces == [1, 0]
+
+
+def test_another_version_of_the_platform_has_programs_of_its_own(fake: Any) -> None:
+    compiles = []
+    for version in ("driver 1", "driver 2", "driver 2"):
+        with fake.serving(OTHER_PLATFORM_VERSION=version):
+            fake.run(PROGRAM, **FAKE)
+            compiles.append(fake.counts()["compiles"])
+    assert compiles == [1, 1, 0]
+
+
+@pytest.mark.parametrize("first_use", ["jax.devices()", "jax.numpy.ones(3)", "jax.random.key(0)"])
+def test_a_client_that_uses_jax_first_takes_no_device(fake: Any, run_script: Any, first_use: str) -> None:
+    program = f"""
+        import json, jitclient, jax
+        {first_use}
+        jitclient.jit(lambda x: x + 1)(1.0)
+        import jax._src.xla_bridge as bridge
+        print(json.dumps(sorted(bridge._backends)))
+    """
+    with fake.serving():
+        assert fake.run(program, **FAKE) == ["cpu"]
+
+
+def test_a_read_leaves_no_copy_in_the_memory_of_the_daemon(fake: Any) -> None:
+    program = """
+        import json, numpy as np, jitclient, sys
+        make = jitclient.jit(lambda x: x + np.zeros(5_000_000, np.float32))
+        made = [make(np.float32(n)).block_until_ready() for n in range(12)]
+
+        def anonymous():
+            text = open(f"/proc/{sys.argv[1]}/status").read()
+            return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("RssAnon")) * 1024
+
+        np.asarray(made[0])
+        before = anonymous()
+        for array in made[1:]:
+            np.asarray(array)
+        print(json.dumps((anonymous() - before) / sum(array.nbytes for array in made[1:])))
+    """
+    with fake.serving() as daemon:
+        assert fake.run(program, str(daemon.pid), **FAKE) < 0.5
