@@ -173,6 +173,7 @@ class Daemon:
             self._keep_log()
             self._check_threads()
             self._check_address()
+            self._forget_finished()
             self._trim_memory()
             self._service.named_arrays.expire()
             self._keep_cache_tidy()
@@ -309,6 +310,11 @@ class Daemon:
         if not loaded:
             import_packages(self.options.packages, may_continue)
         dry_run(engine, loaded, may_begin, sessions.budget.recount)
+
+    def _forget_finished(self) -> None:
+        in_flight = self._service.engine.in_flight
+        if in_flight is not None:
+            in_flight.forget_finished()
 
     def _trim_memory(self) -> None:
         now, counters = time.monotonic(), self._service.counters

@@ -74,6 +74,7 @@ def answer(
         return None
     # Read `session.arrays` each time: a checkpoint replaces it while Runs that take too long are still active.
     reply, budget, slot = Reply(run.number), session.budget, engine.journal.thread_state.slot
+    in_flight = engine.in_flight
     ran: list[tuple[Program, float]] = []
     try:
         with engine.counters.lock:
@@ -108,6 +109,8 @@ def answer(
                 results = run_program(*leaves)
                 if scratch is not None and scratch.arrays:
                     results[0].block_until_ready()  # before the next call overwrites its arguments
+                if in_flight is not None:
+                    in_flight.note(program, results)
             except BaseException as error:
                 if scratch is not None:
                     scratch.drop()

@@ -15,6 +15,8 @@ from jitserver.programs import context, inspection, keys
 from jitserver.programs.callbacks import CallClient
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices import device_arrays
+from jitserver.programs.devices.backend import backend
+from jitserver.programs.devices.in_flight import InFlight
 from jitserver.programs.devices.serial import recording_callbacks, run_serially
 from jitserver.programs.program import Program, ReportPhase
 from jitserver.programs.programs import RUNNING, Programs, request_of
@@ -44,6 +46,7 @@ class Engine:
         audit.install_hook()
         output.watch()
         context.start_backend()  # now, rather than during the first call
+        self.in_flight = None if backend().finishes_calls else InFlight(self.journal)
         context.start_thread()  # for this thread, which saves arrays at shutdown
         context.packages()  # now, rather than once for each client that connects at the same time
 
@@ -68,6 +71,9 @@ class Engine:
             The results of the executable.
         """
         run = built.run
+        in_flight = None if built.slots else self.in_flight  # programs with callbacks have finished when they return
+        if built.suspect and in_flight is not None:
+            run, in_flight = functools.partial(in_flight.run_alone, run), None
         if built.slots:
             assert call_client is not None
             call_client = recording_callbacks(call_client) if built.is_multi_device else call_client
@@ -84,6 +90,8 @@ class Engine:
                     results = run(*arguments)
             else:
                 results = run(*arguments)
+            if in_flight is not None:
+                in_flight.note(built, results)
         finally:
             slot[0] = 0
             built.last_call = end = monotonic()

@@ -66,6 +66,9 @@ class Program:
     nbytes: int = 0  # bytes of the results
     mark: bytes = EMPTY_SLOT  # slot content of the crash journal while the program runs
     suspect: str = ""  # call key, as long as the program has strikes for running
+    # For `in_flight.py`: reference to a result of the latest launch, and whether the crash journal holds the program.
+    latest: Callable[[], Any] | None = None
+    is_in_flight: bool = False
     evidence: bytes = b""  # digest of the trace's evidence, if the client compares it
     lookup_digest: bytes = b""  # digest of the lookup that the program answers
     trace: Evidence = _NO_EVIDENCE  # the whole evidence, until a client has compared it

@@ -1,12 +1,14 @@
 """The crash journal: a file that survives the daemon and records the current activity of each of its threads.
 
-The file is mapped into memory, with a slot for each thread. A write takes no system call, and the kernel keeps it
+The file is mapped into memory, with a slot for each thread, and for each program that may still be computing after its
+call returned (`jitserver/programs/devices/in_flight.py`). A write takes no system call, and the kernel keeps it
 however the process exits. The file is locked as long as its daemon lives, and deleted on a regular shutdown. An
 existing file without a lock therefore means that its daemon died, and the next daemon gives a strike to each program
 in it. The crash report beside it says whether the daemon crashed or was killed.
 """
 
 import contextlib
+import functools
 import logging
 import mmap
 import os
@@ -50,6 +52,7 @@ class Journal:
     """The current activity of each thread of this daemon. Without a file, the record does not survive a crash.
 
     Attributes:
+        lease_slot: returns the lease of an empty slot. Its owner empties the slot before it drops the lease.
         thread_state: `thread_state.slot` is the slot of the current thread.
         is_persistent: whether the record survives a crash.
         strikes: the strikes from earlier crashes.
@@ -64,7 +67,9 @@ class Journal:
     ) -> None:
         self.strikes = strikes or Strikes()
         slots = memory if memory is not None else memoryview(b"")
-        self.thread_state = _ThreadState(slots, list(range(len(slots) - SLOT, -1, -SLOT)))
+        # A partial, because a bound method would keep the journal, and with it the file's lock, in a reference cycle.
+        self.lease_slot = functools.partial(Lease, slots, list(range(len(slots) - SLOT, -1, -SLOT)))
+        self.thread_state = _ThreadState(self.lease_slot)
         self._path = path
         self._report = report
         self.is_persistent = path is not None
@@ -144,19 +149,21 @@ class Journal:
 class _ThreadState(threading.local):
     """The slot of the current thread, which the thread owns until it exits."""
 
-    def __init__(self, memory: memoryview, free: list[int]) -> None:
-        self._lease = _Lease(memory, free)
+    def __init__(self, lease_slot: Callable[[], "Lease"]) -> None:
+        self._lease = lease_slot()
         self.slot = self._lease.slot
 
 
-class _Lease:
+class Lease:
+    """A slot of the journal, which is free again after the lease is dropped."""
+
     def __init__(self, memory: memoryview, free: list[int]) -> None:
         self._free = free
         self._start: int | None = None
         try:
             self._start = free.pop()
             self.slot = memory[self._start : self._start + SLOT]
-        # More threads than slots: this thread's activity is not recorded in the file.
+        # No slot is left: this activity is not recorded in the file.
         except IndexError:
             self.slot = memoryview(bytearray(SLOT))
 

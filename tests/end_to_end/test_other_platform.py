@@ -1,12 +1,17 @@
 """A daemon on another platform than the CPU: the package in tests/other_platform. Skipped, and said so, without it."""
 
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jitserver.store.journal import SLOT, read
+from jitserver.store.strikes import Strikes
+
 pytestmark = [
     pytest.mark.other_platform,
+    pytest.mark.timeout(600),  # some start four daemons and as many clients
     pytest.mark.skipif(
         not entry_points(group="jax_plugins", name="other_platform"),
         reason="NOT TESTED HERE: needs Python 3.12 and `pip install ./tests/other_platform`",
@@ -159,3 +164,76 @@ def test_a_read_leaves_no_copy_in_the_memory_of_the_daemon(fake: Any) -> None:
     """
     with fake.serving() as daemon:
         assert fake.run(program, str(daemon.pid), **FAKE) < 0.5
+
+
+# ---- crashes after a launch
+
+CRASHES = """
+    import json, pathlib, sys, jax, jax.numpy as jnp, numpy as np, jitclient
+
+    def looped(x, n):
+        return jax.lax.fori_loop(0, n, lambda _, c: jnp.tanh(c @ c), x)
+
+    @jitclient.jit
+    def innocent(x, n):
+        return looped(x, n)
+
+    @jitclient.jit
+    def crashing(x, n):
+        return looped(x, n) + 1
+
+    # On the daemon, because a call whose arguments are all sent waits for its results.
+    x, ever = jitclient.device_put((np.eye(100, dtype=np.float32), np.int32(2**31 - 1)))
+"""
+
+
+def crashed_functions(cache: Path) -> dict[str, int]:
+    """Return the names of the functions that have strikes, and the numbers of these."""
+    paths = [path for path in cache.iterdir() if (path / "strikes").exists()]
+    return {suspect.name: len(suspect.strikes) for path in paths for suspect in Strikes(path).all().values()}
+
+
+def in_journal(pid: int) -> list[str]:
+    """Return the labels of the programs in the crash journal of a daemon."""
+    mapped = {line.split()[-1] for line in Path(f"/proc/{pid}/maps").read_text().splitlines()}
+    data = b"".join(Path(name).read_bytes() for name in mapped if name.endswith(".journal"))
+    noted = [read(data[start : start + SLOT]) for start in range(0, len(data), SLOT)]
+    return [work.label.partition("(")[0] for work in noted if work is not None]
+
+
+def test_a_program_that_crashes_after_its_launch_is_refused(fake: Any, tmp_path: Path) -> None:
+    program = """
+    try:
+        print(json.dumps(float(np.asarray(crashing(x, np.int32(10_000)))[0, 1])))
+    except jitclient.ArrayLost:
+        print("null")
+    """
+    (tmp_path / "aborts").touch()
+    values = []
+    for _ in range(4):
+        with fake.serving(OTHER_PLATFORM_ABORT=str(tmp_path / "aborts")):
+            values.append(fake.run(CRASHES + program, **FAKE, JITSERVER_FALLBACK="local"))
+    assert values == [None, None, None, 1.0]
+
+
+def test_a_program_that_ran_beside_a_crash_is_cleared_by_its_next_run(fake: Any, tmp_path: Path, until: Any) -> None:
+    crashes = """
+    np.asarray(innocent(x, np.int32(1))), np.asarray(crashing(x, np.int32(1)))  # compiled
+    still_computing = innocent(x, ever)
+    still_computing.is_ready()  # the daemon has launched it
+    pathlib.Path("aborts").touch()
+    try:
+        np.asarray(crashing(x, ever))
+    except jitclient.ArrayLost:
+        print("null")
+    """
+    cache = Path(fake.env["JITSERVER_CACHE_DIR"])
+    with fake.serving(OTHER_PLATFORM_ABORT=str(tmp_path / "aborts")) as daemon:
+        assert fake.run(CRASHES + crashes, **FAKE) is None
+    with fake.serving() as daemon:
+        assert crashed_functions(cache) == {"innocent": 1, "crashing": 1}
+        value = "print(json.dumps(float(np.asarray(innocent(x, np.int32(10)))[0, 1])))"
+        assert fake.run(f"{CRASHES}\n    {value}", **FAKE) == 0
+        assert crashed_functions(cache) == {"crashing": 1}
+        assert fake.run(f"{CRASHES}\n    {value}", **FAKE) == 0  # and once more, not alone
+        until(lambda: not in_journal(daemon.pid), "the journal to forget what has finished")

@@ -1,0 +1,96 @@
+"""Programs that may still be computing after their calls returned, on backends that dispatch asynchronously.
+
+The crash journal holds each of them until its results are ready, so that a later crash is attributed to them as well.
+All of them are then suspects. A suspect runs alone, that is, after the programs in flight have finished and not at the
+same time as another suspect, and its call returns when its results are ready. So the next crash has one suspect.
+
+A launch costs a weak reference. Whether results are ready is asked later, by `forget_finished`.
+"""
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import jax
+
+from jitserver.programs.devices import device_arrays
+from jitserver.store.journal import Journal, Lease
+
+
+class Launched(Protocol):
+    """The part of a program that is needed here.
+
+    Attributes:
+        mark: slot content of the crash journal while the program runs.
+        latest: reference to a result of the latest launch; None before the first one.
+        is_in_flight: whether the journal holds the program.
+    """
+
+    mark: bytes
+    latest: Callable[[], Any] | None
+    is_in_flight: bool
+
+
+class InFlight:
+    """The programs of this daemon that may still be computing. Thread-safe."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._programs: dict[int, tuple[Launched, Lease]] = {}
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+
+    def note(self, program: Launched, results: Sequence[Any]) -> None:
+        """Record a launch. A program without results counts as finished soon."""
+        program.latest = weakref.ref(results[0]) if results else None
+        # Read after `latest` was set: `forget_finished` does both in the opposite order, so that no launch is missed.
+        if not program.is_in_flight:
+            self._add(program)
+
+    def forget_finished(self) -> None:
+        """Remove the programs whose latest results are ready, were donated, or are not needed any more."""
+        for number, (program, lease) in list(self._programs.items()):
+            latest = program.latest
+            if not _is_finished(latest):
+                continue
+            with self._lock:
+                program.is_in_flight = False
+                if program.latest is latest:
+                    del self._programs[number]
+                    lease.slot[0] = 0
+                else:  # it was launched again
+                    program.is_in_flight = True
+
+    def run_alone(self, run: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a suspect, and return its results when they are ready."""
+        with self._turn:
+            self._wait()
+            return jax.block_until_ready(run(*arguments))
+
+    def _add(self, program: Launched) -> None:
+        with self._lock:
+            if id(program) not in self._programs:
+                lease = self._journal.lease_slot()
+                lease.slot[:] = program.mark
+                self._programs[id(program)] = program, lease
+            program.is_in_flight = True
+
+    def _wait(self) -> None:
+        for program, _ in list(self._programs.values()):
+            result = program.latest and program.latest()
+            try:
+                jax.block_until_ready(result)
+            except Exception:  # its owner gets the error
+                pass
+        self.forget_finished()
+
+
+def _is_finished(latest: Callable[[], Any] | None) -> bool:
+    result = latest and latest()
+    if not isinstance(result, jax.Array):  # dropped, or of a dtype without bytes
+        return True
+    try:
+        return device_arrays.is_ready(result)
+    except RuntimeError:  # it was donated meanwhile
+        return True
