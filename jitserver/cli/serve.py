@@ -120,13 +120,13 @@ def serve(address: str | None, **options: Any) -> None:
     if not may_have_accelerator():
         keep_freed()
     install_read_detection()
-    from jitserver.daemon.daemon import Daemon  # imports jax
+    from jitserver.daemon.daemon import RESTART_REASON, Daemon  # imports jax
     from jitserver.daemon.options import Options
 
     options["packages"] = tuple((options["packages"] or "").split())
     given = {name: value for name, value in options.items() if value is not None}
     try:
-        restarts = Daemon(Options(where, **given)).run()
+        restart_reason = Daemon(Options(where, **given)).run()
     except JitserverError:  # some are OSErrors, too; the command group prints them
         raise
     except Exception:  # click would hide a broken pipe
@@ -134,7 +134,7 @@ def serve(address: str | None, **options: Any) -> None:
         logging.shutdown()
         os._exit(1)
     logging.shutdown()
-    if restarts:  # a package was upgraded
-        os.execv(sys.executable, sys.orig_argv)
+    if restart_reason:
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, RESTART_REASON: restart_reason})
     # Skip the interpreter's shutdown, during which a thread that is still compiling would crash.
     os._exit(0)

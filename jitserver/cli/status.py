@@ -44,6 +44,8 @@ def _print(found: Status, running: list[helpers.RunningHelper]) -> None:
         ["compiling", f"{seconds(found.compile_seconds)} spent, {seconds(found.compile_seconds_saved)} saved"],
         ["in clients", f"{found.client_traces} traces, {found.local_runs} local runs"],
     ]
+    if found.restarted:
+        rows.append(["restarted", found.restarted])
     if found.abandoned:
         rows.append(
             ["abandoned", f"{found.abandoned} calls are running whose clients have exited; see `jitserver top`"]

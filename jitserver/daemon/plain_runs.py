@@ -114,7 +114,7 @@ def answer(
             except BaseException as error:
                 if scratch is not None:
                     scratch.drop()
-                runs.note_failure(session, call, program, error, reply)
+                runs.note_failure(engine, session, call, program, error, reply)
                 continue
             finally:
                 slot[0] = 0

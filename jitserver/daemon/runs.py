@@ -45,7 +45,7 @@ def answer(service: Service, session: Session, run: Run, channel: RunChannel) ->
     # A separate function, so that no local variable refers to the block: otherwise it could not be returned.
     _do(engine, session, run, channel, service.refuses_calls, reply)
     for handle in run.wait:
-        _wait(session, handle, reply)
+        _wait(engine, session, handle, reply)
     attachments: list[HostArray] = []
     reply.values = [fetch(engine, session, handle, attachments, len(run.fetch)) for handle in run.fetch]
     if run.block:
@@ -176,7 +176,7 @@ class _Call:
             results = engine.run(program, leaves, ran, call_client)
         # A user's callback may raise SystemExit, which the client must receive.
         except BaseException as error:
-            note_failure(session, call, program, error, reply)
+            note_failure(engine, session, call, program, error, reply)
         else:
             session.keep(call.results, results)
             # As in JAX, a donated array stays valid if the program could not use it.
@@ -197,9 +197,12 @@ def run_one(engine: Engine, session: Session, call: Call, reply: Reply, ran: lis
     _Call(session, call, _no_attachment).run(engine, False, reply, ran)
 
 
-def note_failure(session: Session, call: Call, program: Program, error: BaseException, reply: Reply) -> None:
+def note_failure(
+    engine: Engine, session: Session, call: Call, program: Program, error: BaseException, reply: Reply
+) -> None:
     """Replace the results of a failed call by its failure."""
-    failure = failure_of(error)
+    # Callbacks may have happened, so that the client must not repeat the call at the next daemon.
+    failure = failure_of(error if program.slots else engine.health.reported(error))
     reply.failures.append((call.results, failure))
     session.keep(call.results, [Failed(failure)] * len(program.results))
 
@@ -221,14 +224,14 @@ def _put(
         array = engine.moved(source, put.spec) if isinstance(data, int) else engine.put(source, put.spec, put.default)
         session.keep(put.handle, [array])
     except Exception as error:
-        reply.failures.append((put.handle, failure_of(error)))
+        reply.failures.append((put.handle, failure_of(engine.health.reported(error))))
 
 
-def _wait(session: Session, handle: int, reply: Reply) -> None:
+def _wait(engine: Engine, session: Session, handle: int, reply: Reply) -> None:
     try:
         session.array(handle).block_until_ready()
     except Exception as error:
-        reply.failures.append((handle, failure_of(error)))
+        reply.failures.append((handle, failure_of(engine.health.reported(error))))
 
 
 def fetch(
@@ -238,4 +241,4 @@ def fetch(
     try:
         return pack(engine.to_host(session.array(handle)), attachments, inline_limit(count))
     except Exception as error:
-        return failure_of(error)
+        return failure_of(engine.health.reported(error))

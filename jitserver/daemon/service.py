@@ -77,7 +77,7 @@ class JitService(Service):  # type: ignore[misc]
         counters: Counters,
         pool: Pool,
         stop: Callable[[], None],
-        restart: Callable[[], None],
+        restart: Callable[[str], None],
         array_bytes: int | None = None,
     ) -> None:
         self.engine = engine
@@ -89,11 +89,13 @@ class JitService(Service):  # type: ignore[misc]
         self.pool = pool
         self.address = ""
         self.drain_seconds = 0.0
+        self.restarted = ""
         self.connections: set[DaemonConnection] = set()
         self.draining = False
         self.refuses_calls = False
         self._stop = stop
         self._restart = restart
+        engine.health.when_failed = restart
         self._started = time.monotonic()
         self._process = secrets.token_bytes(8)
 
@@ -105,7 +107,10 @@ class JitService(Service):  # type: ignore[misc]
             raise ProtocolError("this connection has a session already")
         self._check_open()
         self._check_packages(edited=True)
-        self.engine.start_thread()
+        try:
+            self.engine.start_thread()
+        except DaemonUnavailable as error:
+            raise self.engine.health.reported(error) from error
         if hello.program:
             connection.mark_remote()
         resumed = self.sessions.resume(hello.token, connection.pid)
@@ -278,6 +283,7 @@ class JitService(Service):  # type: ignore[misc]
             other_disk_bytes=store.shared.other_bytes if store.shared is not None else 0,
             drain_seconds=self.drain_seconds,
             max_disk_bytes=store.shared.max_bytes if store.shared is not None else 0,
+            restarted=self.restarted,
             abandoned=sum(run.gone for run in long_runs(self.connections)),
             **dataclasses.asdict(self.counters),
         )
@@ -327,8 +333,7 @@ class JitService(Service):  # type: ignore[misc]
             reason = (
                 f"the daemon restarts, because installed packages changed since it loaded them ({', '.join(changed)})"
             )
-            log.warning("%s", reason)
-            self._restart()
+            self._restart(reason)
             raise DaemonDraining(reason)
 
     def _check_open(self) -> None:

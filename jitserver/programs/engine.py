@@ -16,6 +16,7 @@ from jitserver.programs.callbacks import CallClient
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices import device_arrays
 from jitserver.programs.devices.backend import backend
+from jitserver.programs.devices.heartbeat import Health
 from jitserver.programs.devices.in_flight import InFlight
 from jitserver.programs.devices.serial import recording_callbacks, run_serially
 from jitserver.programs.program import Program, ReportPhase
@@ -46,6 +47,7 @@ class Engine:
         audit.install_hook()
         output.watch()
         context.start_backend()  # now, rather than during the first call
+        self.health = Health()
         self.in_flight = None if backend().finishes_calls else InFlight(self.journal)
         context.start_thread()  # for this thread, which saves arrays at shutdown
         context.packages()  # now, rather than once for each client that connects at the same time

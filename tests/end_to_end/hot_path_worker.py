@@ -96,7 +96,7 @@ class Counted(Listener):
 
 counters = Counters()
 engine = Engine(counters, Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
-service = JitService(engine, counters, Pool(0), stop=lambda: None, restart=lambda: None)
+service = JitService(engine, counters, Pool(0), stop=lambda: None, restart=lambda reason: None)
 listener = Counted(service, service.sessions, Address(Path(sys.argv[1])).listen(), service.pool)
 threading.setprofile(count)
 listener.start()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from jitclient.errors import DaemonUnavailable
 from jitserver.store.journal import SLOT, read
 from jitserver.store.strikes import Strikes
 
@@ -93,11 +94,10 @@ def test_a_broken_device_stays_broken_until_its_process_exits(run_script: Any, t
                 use()
             except jax.errors.JaxRuntimeError as error:
                 raised.append(str(error).partition(":")[0])
-            broken.unlink(missing_ok=True)
-        print(json.dumps(raised))
+        print(json.dumps([*raised, broken.exists()]))
     """
     env = {**FAKE, "OTHER_PLATFORM_BROKEN": str(tmp_path / "broken")}
-    assert run_script(program, env=env) == ["INTERNAL"] * 3
+    assert run_script(program, env=env) == [*["INTERNAL"] * 3, False]
 
 
 def test_executables_are_found_after_a_restart(fake: Any) -> None:
@@ -237,3 +237,42 @@ def test_a_program_that_ran_beside_a_crash_is_cleared_by_its_next_run(fake: Any,
         assert crashed_functions(cache) == {"crashing": 1}
         assert fake.run(f"{CRASHES}\n    {value}", **FAKE) == 0  # and once more, not alone
         until(lambda: not in_journal(daemon.pid), "the journal to forget what has finished")
+
+
+# ---- a device that has failed for good
+
+
+def test_a_device_that_fails_for_good_costs_its_arrays_and_no_more(fake: Any, tmp_path: Path) -> None:
+    breaks = """
+        import json, pathlib, numpy as np, jitclient
+
+        @jitclient.jit
+        def step(x):
+            return x * 2
+
+        x = np.ones(3, np.float32)
+        unread = step(jitclient.device_put(x)).block_until_ready()
+        pathlib.Path("broken").touch()
+        again = np.asarray(step(x)).tolist()
+        try:
+            np.asarray(unread)
+        except jitclient.ArrayLost as error:
+            print(json.dumps([again, str(error)]))
+    """
+    with fake.serving(OTHER_PLATFORM_BROKEN=str(tmp_path / "broken")):
+        again, lost = fake.run(breaks, **FAKE)
+        assert again == [2.0] * 3  # repeated at the next daemon
+        assert "CUDA_ERROR_ILLEGAL_ADDRESS" in lost
+        assert "a device has failed for good" in fake.counts()["restarted"]
+        assert fake.run(PROGRAM, **FAKE)[1] == "cpu"
+        assert fake.counts()["local_runs"] == 0
+
+
+def test_a_daemon_whose_device_fails_at_its_start_leaves_the_address(fake: Any, tmp_path: Path) -> None:
+    (tmp_path / "broken").touch()
+    with (
+        pytest.raises(DaemonUnavailable, match="CUDA_ERROR_ILLEGAL_ADDRESS") as raised,
+        fake.serving(OTHER_PLATFORM_BROKEN=str(tmp_path / "broken"), PYTHONWARNINGS="default::ResourceWarning"),
+    ):
+        pass
+    assert "unclosed file" not in str(raised.value)

@@ -548,3 +548,5 @@ class Status(Message):
     """Limit on the caches of all environments together; 0: there is no disk cache."""
     drain_seconds: float = 0.0
     """Seconds that running calls have to finish on shutdown."""
+    restarted: str = ""
+    """When and why the daemon restarted by itself; empty if it did not, or if systemd started it again."""

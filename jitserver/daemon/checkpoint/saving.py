@@ -17,6 +17,7 @@ from jitserver.daemon.checkpoint.manifests import Manifest, Manifests, StoredArr
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.session import State
 from jitserver.programs.devices import device_arrays
+from jitserver.programs.devices.heartbeat import is_internal
 from jitserver.programs.failures import Failed, failure_of
 
 log = logging.getLogger(__name__)
@@ -75,7 +76,7 @@ class Saving:
         except OSError as error:
             return _disk_full(error)
         except Exception as error:  # its computation may have failed for any reason
-            return failure_of(error)
+            return _lost(f"its device failed: {error}") if is_internal(error) else failure_of(error)
 
     def _write_manifests(self) -> None:
         while failed := self._try_manifests():

@@ -19,6 +19,7 @@ from jitserver.daemon.run_channel import RunChannel
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices import device_arrays
+from jitserver.programs.devices.heartbeat import Health
 from jitserver.programs.engine import Engine
 from jitserver.programs.program import Program
 from jitserver.store.disk import Store
@@ -30,7 +31,7 @@ from jitserver.system.shared_memory import Lent, Pool
 
 def test_a_negative_size_adds_nothing_to_the_budget() -> None:
     session, done = Session(0, ArrayBudget(100, lambda: Holdings(0, 100, [], []))), Reply(1)
-    engine: Any = SimpleNamespace(put=device_arrays.put)
+    engine: Any = SimpleNamespace(put=device_arrays.put, health=Health())
     runs._put(engine, session, Put(Spec((-1000,), "float32"), b"", 7), b"", done)
     assert [handle for handle, _ in done.failures] == [7]
     assert session.budget.left == 100

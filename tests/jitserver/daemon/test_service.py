@@ -59,7 +59,7 @@ class Client:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.engine = engine_on(folder)
-        self._service = JitService(self.engine, self.engine.counters, Pool(0), lambda: None, lambda: None)
+        self._service = JitService(self.engine, self.engine.counters, Pool(0), lambda: None, lambda reason: None)
         self._connection: Any = SimpleNamespace(
             session=Session(0, ArrayBudget()), pid=0, is_surplus=False, incoming=Incoming(), report_phase=lambda _: None
         )
@@ -186,7 +186,7 @@ def test_arrays_of_a_client_that_has_been_away_make_room_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_on(tmp_path)
-    sessions = JitService(engine, engine.counters, Pool(0), lambda: None, lambda: None, 1000 << 10).sessions
+    sessions = JitService(engine, engine.counters, Pool(0), lambda: None, lambda reason: None, 1000 << 10).sessions
     session, first = sessions.begin(0)
     session.keep(first, [jnp.zeros(600 << 10, "uint8")])
     sessions.leave(session, 0)

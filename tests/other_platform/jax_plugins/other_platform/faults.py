@@ -1,5 +1,6 @@
 """Failures of an accelerator: a device that breaks for good, and a crash after an execution was launched."""
 
+import contextlib
 import ctypes as c
 import os
 import threading
@@ -13,14 +14,17 @@ _ABORT_SECONDS = 0.2
 
 
 def break_device(table: Table, path: str) -> None:
-    """Make executions and transfers fail once a file exists at `path`, until the process exits."""
+    """Make executions and transfers fail once a file exists at `path`, until the process exits. Removes the file."""
     errors = _Errors(table, _ILLEGAL_ADDRESS, _INTERNAL)
     is_broken = False
 
     def failing(original: Original) -> Implementation:
         def function(address: int) -> int | None:
             nonlocal is_broken
-            is_broken = is_broken or os.path.exists(path)
+            if os.path.exists(path):
+                is_broken = True
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
             return errors.new() if is_broken else original(address)
 
         return function
