@@ -11,8 +11,8 @@
 
 A plain Run has the same effects and the same reply as with `runs.answer`, which a property test checks. `runs.py` also
 does the single steps of a plain Run that turn out to be special: the call with a missing or failed argument, or with
-results for which the budget may have no room; the failure of a call; and the fetch of an array that is large, or whose
-buffer Python cannot read.
+results for which the budget or the device may have no room; the failure of a call; and the fetch of an array that is
+large, or whose buffer Python cannot read.
 """
 
 from typing import Any, Protocol
@@ -26,7 +26,7 @@ from jitserver.daemon import runs
 from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.devices.scratch import FROM_CALL, Scratches
-from jitserver.programs.failures import Failed
+from jitserver.programs.failures import Failed, is_exhausted
 from jitserver.programs.program import Program
 from jitserver.programs.traces.ambient_reads import monotonic
 
@@ -114,7 +114,12 @@ def answer(
             except BaseException as error:
                 if scratch is not None:
                     scratch.drop()
-                runs.note_failure(engine, session, call, program, error, reply)
+                if is_exhausted(error):
+                    budget.left += program.nbytes
+                    leaves, leaf, given = [], None, []
+                    runs.run_one(engine, session, call, reply, ran)
+                else:
+                    runs.note_failure(engine, session, call, program, error, reply)
                 continue
             finally:
                 slot[0] = 0

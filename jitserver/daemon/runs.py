@@ -1,5 +1,7 @@
 """Execution of Runs in general: one Run of a session, in the order of the message."""
 
+import functools
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, DaemonLost, ProtocolError
@@ -11,7 +13,7 @@ from jitserver.daemon.run_channel import ReadAttachment, RunChannel
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.callbacks import CallClient
 from jitserver.programs.engine import Engine
-from jitserver.programs.failures import Failed, failure_of
+from jitserver.programs.failures import Failed, failure_of, is_exhausted
 from jitserver.programs.program import Program
 
 Data = bytes | HostArray
@@ -173,7 +175,10 @@ class _Call:
             ]
             for position in program.donated:
                 leaves[position] = engine.on_device(leaves[position])
-            results = engine.run(program, leaves, ran, call_client)
+            may_repeat = not (program.donated or program.slots)
+            results = _with_memory(
+                engine, session, lambda: engine.run(program, leaves, ran, call_client), may_repeat=may_repeat
+            )
         # A user's callback may raise SystemExit, which the client must receive.
         except BaseException as error:
             note_failure(engine, session, call, program, error, reply)
@@ -207,6 +212,30 @@ def note_failure(
     session.keep(call.results, [Failed(failure)] * len(program.results))
 
 
+def _with_memory(engine: Engine, session: Session, attempt: Callable[[], Any], may_repeat: bool = True) -> Any:
+    """Return what an attempt returns, which is repeated once if the device has no memory left.
+
+    Before that, the arrays of the client that has been away for longest are freed. If the memory is still not
+    sufficient, a note of the exception says who holds arrays.
+    """
+    try:
+        return attempt()
+    except Exception as error:
+        if not is_exhausted(error):
+            raise
+        if not may_repeat:
+            error.add_note(session.budget.holders())
+            raise
+    session.budget.free_some()
+    engine.release_host_buffers()
+    try:
+        return attempt()
+    except Exception as error:
+        if is_exhausted(error):
+            error.add_note(session.budget.holders())
+        raise
+
+
 def _no_attachment(nbytes: int) -> HostArray:
     raise ProtocolError(f"the message refers to {nbytes:,} bytes of attachments, and has none")
 
@@ -221,8 +250,12 @@ def _put(
         # Do not compute the size from the spec, which may be invalid.
         nbytes = len(source) if isinstance(source, bytes) else source.nbytes
         session.budget.take(nbytes, f"the array {labels.of_spec(put.spec)} sent by a program", put.is_spare)
-        array = engine.moved(source, put.spec) if isinstance(data, int) else engine.put(source, put.spec, put.default)
-        session.keep(put.handle, [array])
+        place: Callable[[], Any] = (
+            functools.partial(engine.moved, source, put.spec)
+            if isinstance(data, int)
+            else functools.partial(engine.put, source, put.spec, put.default)
+        )
+        session.keep(put.handle, [_with_memory(engine, session, place)])
     except Exception as error:
         reply.failures.append((put.handle, failure_of(engine.health.reported(error))))
 

@@ -1,5 +1,7 @@
 """Exceptions as messages, from which the client raises an equal exception without its traceback."""
 
+import jax
+
 from jitclient.capture.codec import values
 from jitclient.capture.describe.attributes import dict_of
 from jitclient.capture.load import Loaded
@@ -8,6 +10,21 @@ from jitclient.wire.messages import Failure
 
 _MAX_CAUSES = 5
 _MAX_TEXT = 100_000
+
+
+def is_internal(error: BaseException) -> bool:
+    """Return whether an exception is, or was caused by, an internal error of the runtime, as of a broken device."""
+    return any(_has_status(one, "INTERNAL") for one in (error, error.__cause__))
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Return whether an exception says that a device has no memory left."""
+    return _has_status(error, "RESOURCE_EXHAUSTED")
+
+
+def _has_status(error: BaseException | None, status: str) -> bool:
+    # JAX's fast path in C++ raises ValueError for any status.
+    return isinstance(error, (jax.errors.JaxRuntimeError, ValueError)) and str(error).startswith(f"{status}: ")
 
 
 class Failed(Exception):  # noqa: N818

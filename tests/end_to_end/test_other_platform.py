@@ -276,3 +276,32 @@ def test_a_daemon_whose_device_fails_at_its_start_leaves_the_address(fake: Any, 
     ):
         pass
     assert "unclosed file" not in str(raised.value)
+
+
+@pytest.mark.parametrize("failures", [1, 1000], ids=["once", "always"])
+def test_a_call_without_memory_is_repeated_once_and_then_says_who_holds_it(
+    fake: Any, tmp_path: Path, failures: int
+) -> None:
+    program = """
+        import json, pathlib, jax, numpy as np, jitclient
+
+        @jitclient.jit
+        def step(x):
+            return x * 2
+
+        kept = jitclient.device_put(np.ones(3, np.float32))
+        np.asarray(step(kept))
+        pathlib.Path("full").write_bytes(bytes(FAILURES))
+        try:
+            print(json.dumps([np.asarray(step(kept)).tolist(), pathlib.Path("full").stat().st_size]))
+        except (jax.errors.JaxRuntimeError, ValueError) as error:  # JAX's fast path raises the latter
+            print(json.dumps([str(error).partition(":")[0], "\\n".join(error.__notes__)]))
+    """
+    with fake.serving(OTHER_PLATFORM_FULL=str(tmp_path / "full")):
+        found, notes = fake.run(program.replace("FAILURES", str(failures)), **FAKE)
+    if failures == 1:
+        assert (found, notes) == ([2.0] * 3, 0)
+    else:
+        assert found == "RESOURCE_EXHAUSTED"
+        assert "The daemon holds" in notes
+        assert "12 B in 1 array" in notes

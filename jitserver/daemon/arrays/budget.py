@@ -40,7 +40,7 @@ class ArrayBudget:
         self.limit = limit
         self.left = sys.maxsize if limit is None else limit
         self._holdings = holdings
-        self._free_some = free_some
+        self.free_some = free_some
 
     def take(self, nbytes: int, what: str, is_spare: bool = False) -> None:
         """Subtract `nbytes` for `what`; count all arrays if necessary. A spare copy must leave three quarters free.
@@ -67,9 +67,13 @@ class ArrayBudget:
             self.left = self.limit - held.nbytes
             if nbytes <= max(self.left - kept_free, 0):
                 break
-            if kept_free or not self._free_some():
+            if kept_free or not self.free_some():
                 raise ArrayBudgetExceeded(_refusal(nbytes, what, self.limit, held))
         self.left -= nbytes
+
+    def holders(self) -> str:
+        """Return who holds the arrays, for messages."""
+        return "" if self._holdings is None else _held(self._holdings())
 
 
 def array_share(devices: Iterable[DeviceInfo]) -> int:
@@ -85,10 +89,14 @@ def array_share(devices: Iterable[DeviceInfo]) -> int:
 def _refusal(nbytes: int, what: str, limit: int, held: Holdings) -> str:
     return (
         f"{what}: no room for {size(nbytes)} in the daemon's memory budget of {size(limit)} for arrays. "
-        f"The daemon holds {size(held.nbytes)}: {'; '.join(_holders(held)) or 'nothing'}. "
+        f"{_held(held)}. "
         "Free arrays (`del`, stop a program, `jitserver arrays rm NAME`), or give the daemon a larger budget "
         "(`jitserver serve --array-memory MIB`)"
     )
+
+
+def _held(held: Holdings) -> str:
+    return f"The daemon holds {size(held.nbytes)}: {'; '.join(_holders(held)) or 'nothing'}"
 
 
 def _holders(held: Holdings) -> Iterator[str]:

@@ -17,8 +17,7 @@ from jitserver.daemon.checkpoint.manifests import Manifest, Manifests, StoredArr
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.session import State
 from jitserver.programs.devices import device_arrays
-from jitserver.programs.devices.heartbeat import is_internal
-from jitserver.programs.failures import Failed, failure_of
+from jitserver.programs.failures import Failed, failure_of, is_internal
 
 log = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jitclient.errors import DaemonDraining
+from jitserver.programs.failures import is_exhausted, is_internal
 
 
 class Heartbeat:
@@ -25,8 +26,8 @@ class Heartbeat:
         try:
             self._programs = self._programs or [_program(device) for device in jax.local_devices()]
             found = [float(program(one)) for program, one in self._programs]
-        except jax.errors.JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" in str(error):
+        except Exception as error:
+            if is_exhausted(error):
                 return  # a full device is healthy
             raise
         if set(found) != {2.0}:
@@ -66,12 +67,6 @@ class Health:
                     first_line = str(error).partition("\n")[0]
                     self._reason = f"the daemon restarts, because a device has failed for good ({first_line})"
             return bool(self._reason)
-
-
-def is_internal(error: BaseException) -> bool:
-    """Return whether an exception is, or was caused by, an internal error of the runtime."""
-    found = [error, error.__cause__]
-    return any(isinstance(one, jax.errors.JaxRuntimeError) and str(one).startswith("INTERNAL") for one in found)
 
 
 def _program(device: jax.Device) -> tuple[Any, jax.Array]:

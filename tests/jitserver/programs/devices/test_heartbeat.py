@@ -4,7 +4,8 @@ import jax
 import pytest
 
 from jitclient.errors import DaemonUnavailable
-from jitserver.programs.devices.heartbeat import Health, Heartbeat, is_internal
+from jitserver.programs.devices.heartbeat import Health, Heartbeat
+from jitserver.programs.failures import is_internal
 
 
 def test_healthy_devices_pass_each_beat() -> None:
@@ -28,5 +29,6 @@ def test_only_internal_errors_of_the_runtime_raise_a_suspicion() -> None:
     caused.__cause__ = internal
     assert is_internal(internal)
     assert is_internal(caused)
+    assert is_internal(ValueError("INTERNAL: CUDA_ERROR_ILLEGAL_ADDRESS"))  # from JAX's fast path
     assert not is_internal(jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: INTERNAL"))
-    assert not is_internal(RuntimeError("INTERNAL"))
+    assert not is_internal(RuntimeError("INTERNAL: of another library"))

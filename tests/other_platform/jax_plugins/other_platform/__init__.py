@@ -52,6 +52,8 @@ def _replace_functions(table: Table, name: str) -> None:
     # The last replacements are the first to run: a broken device fails before anything else.
     if "OTHER_PLATFORM_ABORT" in os.environ:
         faults.abort_after_launches(table, os.environ["OTHER_PLATFORM_ABORT"])
+    if "OTHER_PLATFORM_FULL" in os.environ:
+        faults.exhaust_memory(table, os.environ["OTHER_PLATFORM_FULL"])
     if "OTHER_PLATFORM_BROKEN" in os.environ:
         faults.break_device(table, os.environ["OTHER_PLATFORM_BROKEN"])
 

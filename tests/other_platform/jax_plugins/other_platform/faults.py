@@ -1,4 +1,4 @@
-"""Failures of an accelerator: a device that breaks for good, and a crash after an execution was launched."""
+"""Failures of an accelerator: a device that breaks for good or is full, and a crash after a launch."""
 
 import contextlib
 import ctypes as c
@@ -9,7 +9,9 @@ from collections.abc import Callable
 from .table import Arguments, Function, Implementation, IntArguments, Original, Table, answer_text
 
 _ILLEGAL_ADDRESS = "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered"
+_OUT_OF_MEMORY = "Out of memory while trying to allocate 1073741824 bytes."
 _INTERNAL = 13  # the status code to which XLA converts CUDA's errors
+_RESOURCE_EXHAUSTED = 8
 _ABORT_SECONDS = 0.2
 
 
@@ -32,6 +34,24 @@ def break_device(table: Table, path: str) -> None:
     table.replace(Function.LOADED_EXECUTABLE_EXECUTE, failing)
     table.replace(Function.CLIENT_BUFFER_FROM_HOST_BUFFER, failing)
     table.replace(Function.BUFFER_TO_HOST_BUFFER, failing)
+
+
+def exhaust_memory(table: Table, path: str) -> None:
+    """Make executions fail for lack of memory, as many as the file at `path` has bytes; each removes one byte."""
+    errors = _Errors(table, _OUT_OF_MEMORY, _RESOURCE_EXHAUSTED)
+
+    def failing(original: Original) -> Implementation:
+        def execute(address: int) -> int | None:
+            with contextlib.suppress(FileNotFoundError):
+                left = os.path.getsize(path)
+                if left:
+                    os.truncate(path, left - 1)
+                    return errors.new()
+            return original(address)
+
+        return execute
+
+    table.replace(Function.LOADED_EXECUTABLE_EXECUTE, failing)
 
 
 def abort_after_launches(table: Table, path: str) -> None:
