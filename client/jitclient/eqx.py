@@ -12,6 +12,7 @@ import jax
 
 from jitclient.calls.decorator import jit
 from jitclient.calls.remote_function import P, R
+from jitclient.core.tracebacks import api_boundary
 from jitclient.jaxside import static_leaves
 
 _DONATED = {
@@ -35,6 +36,7 @@ def filter_jit(
 def filter_jit(
     *, donate: str = ..., deps: Iterable[Any] | None = ...
 ) -> Callable[[Callable[P, R]], "_FilterJitted[P, R]"]: ...
+@api_boundary
 def filter_jit(fun: Any = None, *, donate: str = "none", deps: Iterable[Any] | None = None) -> Any:
     """Return a function that runs on the daemon: arrays in its arguments are inputs, all other values are static.
 
@@ -81,6 +83,7 @@ class _FilterJitted(Generic[P, R]):
     def _make(self) -> Any:
         return _jitted(self.__wrapped__, getattr(self.__wrapped__, "__name__", "function"), self._donate, self._deps)
 
+    @api_boundary
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         given = self._given(args, kwargs)
         try:
@@ -92,6 +95,7 @@ class _FilterJitted(Generic[P, R]):
                 raise equinox.EquinoxRuntimeError(message.partition(_END_OF_MESSAGE)[0]) from None
             raise
 
+    @api_boundary
     def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Trace and lower the function for arguments like these, without running it; return the stage to compile."""
         return _Stage(self._jitted.lower(*self._given(args, kwargs)), self._marked)

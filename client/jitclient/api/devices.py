@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from jitclient.core.tracebacks import api_boundary
 from jitclient.session import process
 from jitclient.wire.messages import DeviceInfo, Verb
 
@@ -23,6 +24,7 @@ class Device:
     memory_bytes: int | None
 
 
+@api_boundary
 def devices() -> list[Device]:
     """Return the devices of the daemon.
 

@@ -12,6 +12,7 @@ from jitclient.calls.identity import identify
 from jitclient.calls.miss import capture_budget
 from jitclient.calls.remote_function import RemoteFunction
 from jitclient.calls.where_to_trace import Facts, Where, where_to_trace
+from jitclient.core.tracebacks import api_boundary
 from jitclient.errors import CaptureError, DaemonError
 from jitclient.jaxside import context, tree
 from jitclient.jaxside.interop import is_tracer
@@ -65,6 +66,7 @@ class Explanation:
         return f"{self.program}: " + "\n  ".join(lines)
 
 
+@api_boundary
 def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
     """Check whether a call would find its program, and if not, compare its key with that of the most similar one.
 

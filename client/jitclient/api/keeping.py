@@ -20,6 +20,7 @@ from jitclient.capture.dump import Capture, capture
 from jitclient.core.digests import array_digest, digest
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
+from jitclient.core.tracebacks import api_boundary
 from jitclient.errors import (
     ArrayBudgetExceeded,
     ArrayLost,
@@ -44,6 +45,7 @@ _MAX_LABEL_LENGTH = 200
 _warned: set[str] = set()
 
 
+@api_boundary
 def keep(name: str, tree_or_function: Any, *, deps: Iterable[Any] | None = None, ttl: float | None = DAY) -> Any:
     """Keep a tree of arrays on the daemon under a name, beyond the exit of this process; return its handles.
 
@@ -98,6 +100,7 @@ def keep(name: str, tree_or_function: Any, *, deps: Iterable[Any] | None = None,
         return tree_or_function if make is None else make()
 
 
+@api_boundary
 def kept(name: str) -> Any:
     """Return handles of the arrays that any program keeps under a name; counts as a use.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from jitclient.calls import decorator, early_start
 from jitclient.capture.user_code.installed import is_user_module
+from jitclient.core.tracebacks import api_boundary
 from jitclient.jaxside import compilation_cache, interop
 from jitclient.session import process
 
@@ -46,6 +47,7 @@ _replaced: list[tuple[dict[str, Any], str, Any, Any]] = []
 """Names that `install` rebound: namespace, name, original value, replacement."""
 
 
+@api_boundary
 def install(packages: Iterable[str] = ()) -> Installed:
     """Make `jax.jit` do what `jitclient.jit` does, for all later calls from user code.
 
@@ -101,8 +103,9 @@ def _routed(own: Callable[..., Any], ours: Callable[[], Any]) -> Callable[..., A
 
     # `wraps` makes captures refer to the wrapper by the name of the original.
     @functools.wraps(own)
+    @api_boundary
     def routed(*fun: Any, **keywords: Any) -> Any:
-        caller = sys._getframe(1).f_globals.get("__name__")
+        caller = sys._getframe(2).f_globals.get("__name__")
         if any(one.covers(caller) for one in _in_force) and _accepts(ours(), fun, keywords):
             return ours()(*fun, **keywords)
         return own(*fun, **keywords)

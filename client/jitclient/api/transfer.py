@@ -8,20 +8,23 @@ import msgspec
 import numpy as np
 
 from jitclient.arrays.array import Array
-from jitclient.calls.arguments import spec_of
+from jitclient.calls.arguments import NotAnArray, specs_of
 from jitclient.calls.puts import put
 from jitclient.calls.where_to_trace import Facts, where_to_trace
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
+from jitclient.core.tracebacks import api_boundary
 from jitclient.errors import CaptureError, DaemonUnavailable, Incompatible
 from jitclient.jaxside import client_device, context, device_options, tree
 from jitclient.jaxside.interop import is_tracer
 from jitclient.session import process
+from jitclient.wire.messages import Spec
 from jitclient.wire.shardings import Sharding
 
 Tree = TypeVar("Tree")
 
 
+@api_boundary
 def device_put(x: Any, device: Any = None, *, donate: bool = False) -> Any:
     """Put the leaves of a tree on the daemon, or move them between its devices; return the tree of handles.
 
@@ -72,12 +75,17 @@ def _put(leaves: Sequence[Any], places: Sequence[Sharding | None]) -> list[Array
     if context.is_one_of_several():
         where_to_trace(Facts(is_one_of_several=True)).raise_if_here()
     keeps_64_bits = context.keeps_64_bits()
-    specs = [spec_of(leaf, keeps_64_bits) for leaf in leaves]
+    try:
+        specs: Sequence[Spec] = specs_of(leaves, keeps_64_bits)
+    except NotAnArray as error:
+        leaf = leaves[error.number]
+        raise TypeError(f"Argument {leaf!r} of type {type(leaf)} is not a valid JAX type") from None
     placed = zip(specs, places, strict=True)
     specs = [spec if place is None else msgspec.structs.replace(spec, sharding=place) for spec, place in placed]
     return put(process.session(), leaves, specs, context.default_device(context.current()))
 
 
+@api_boundary
 def device_get(x: Any) -> Any:
     """Fetch the array leaves of a tree as numpy arrays; convert other leaves by `np.asarray`.
 
@@ -89,6 +97,7 @@ def device_get(x: Any) -> Any:
     return tree.unflattener(tree.structure_of(shape))([np.asarray(leaf) for leaf in leaves])
 
 
+@api_boundary
 def block_until_ready(x: Tree) -> Tree:
     """Wait until every array of a tree is computed; return the tree."""
     leaves, _ = tree.flatten(x)

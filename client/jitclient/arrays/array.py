@@ -9,6 +9,7 @@ import numpy as np
 
 from jitclient.arrays.conversions import Conversions
 from jitclient.arrays.operations import Operations
+from jitclient.core.tracebacks import api_boundary
 from jitclient.errors import ArrayLost, DaemonDraining, DaemonHangs, DaemonUnavailable, ProgramLost
 from jitclient.jaxside import interop
 from jitclient.jaxside.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype, sharding_of_type
@@ -107,6 +108,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         return self.spec.shape
 
     @property
+    @api_boundary
     def dtype(self) -> Any:
         """Type of the array's elements."""
         if not is_key(self.spec):
@@ -121,6 +123,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         return self.spec.weak_type
 
     @property
+    @api_boundary
     def aval(self) -> Any:
         """Abstract value of the array in jax."""
         if "jax" not in sys.modules:
@@ -151,6 +154,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         """Return whether the array was donated to a call, or deleted."""
         return self.deleted
 
+    @api_boundary
     def delete(self) -> None:
         """Free the array on the daemon. Later uses raise."""
         self.deleted = True
@@ -159,10 +163,12 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
 
     # ---- values
 
+    @api_boundary
     def key_data(self) -> HostArray:
         """Return the data of typed PRNG keys: uint32, with one more axis."""
         return self._fetched()
 
+    @api_boundary
     def block_until_ready(self) -> "Array":
         """Wait until the array is computed; return the array.
 
@@ -174,6 +180,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
             self._ask([self], fetch=False)
         return self
 
+    @api_boundary
     def is_ready(self) -> bool:
         """Return whether the array is computed."""
         self._check_alive()
@@ -181,9 +188,11 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
 
     __hash__ = None  # type: ignore[assignment]  # as in JAX: the value could change under donation
 
+    @api_boundary
     def __reduce__(self) -> Any:
         return by_value, (np.asarray(self._fetched()), self.spec)
 
+    @api_boundary
     def in_process(self) -> Any:
         """Return the value as an array of this process's own jax if that is loaded, else of numpy.
 

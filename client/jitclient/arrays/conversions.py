@@ -2,11 +2,13 @@
 
 import sys
 import threading
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jitclient.arrays.dispatch import Remote, here
+from jitclient.core.tracebacks import api_boundaries, hide_machinery
 from jitclient.wire.array_transport import KEY_PREFIX, HostArray, is_key
 from jitclient.wire.messages import Spec
 
@@ -21,6 +23,7 @@ class _Raised(threading.local):
 _raised = _Raised()
 
 
+@api_boundaries("__array__")
 class Conversions(Remote):
     """Conversions of `Array` to values of numpy and Python."""
 
@@ -34,21 +37,25 @@ class Conversions(Remote):
         def _fetched(self) -> HostArray: ...
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:  # type: ignore[override]
-        if _raised.error is not None:
-            error, _raised.error = _raised.error, None
-            if _raised.by == _call_of(self):
-                raise error
-        value = self._value
-        if value is None or self.deleted:
-            value = self._fetched()
-        if self.spec.dtype.startswith(KEY_PREFIX):
-            raise TypeError(
-                f"JAX array with PRNGKey dtype {self.spec.dtype} cannot be converted to a NumPy array. "
-                "Use jax.random.key_data(arr) if you wish to extract the underlying integer array."
-            )
-        if copy:
-            return np.array(value, dtype=dtype)
-        return value if dtype is None else np.asarray(value, dtype=dtype)
+        try:
+            if _raised.error is not None:
+                error, _raised.error = _raised.error, None
+                if _raised.by == _call_of(self, sys._getframe(1)):
+                    raise error
+            value = self._value
+            if value is None or self.deleted:
+                value = self._fetched()
+            if self.spec.dtype.startswith(KEY_PREFIX):
+                raise TypeError(
+                    f"JAX array with PRNGKey dtype {self.spec.dtype} cannot be converted to a NumPy array. "
+                    "Use jax.random.key_data(arr) if you wish to extract the underlying integer array."
+                )
+            if copy:
+                return np.array(value, dtype=dtype)
+            return value if dtype is None else np.asarray(value, dtype=dtype)
+        except BaseException as raised:
+            hide_machinery(raised)
+            raise
 
     def tobytes(self, order: Any = "C") -> bytes:
         """Return the bytes of the elements."""
@@ -70,7 +77,8 @@ class Conversions(Remote):
             try:
                 value = self.__array__()
             except BaseException as error:
-                _raised.error, _raised.by = error, _call_of(self)
+                # Above this method and its API boundary.
+                _raised.error, _raised.by = error, _call_of(self, sys._getframe(2))
                 raise
         try:
             return value.data
@@ -143,9 +151,8 @@ class Conversions(Remote):
         return np.asarray(self)[()]
 
 
-def _call_of(array: Any) -> object:
+def _call_of(array: Any, caller: FrameType) -> object:
     """Return what the calls of a method have in common if one instruction of a program makes them all."""
-    caller = sys._getframe(2)
     return id(array), id(caller), caller.f_lasti
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from jitclient.calls.remote_function import RemoteFunction
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
+from jitclient.core.tracebacks import api_boundary
 from jitclient.errors import JitserverError
 from jitclient.jaxside import context, internals, interop, own_jax, static_leaves, trace_state
 from jitclient.jaxside.options import JitOptions
@@ -111,6 +112,7 @@ def _jitted(function: Callable[..., Any], name: str, variant: Hashable) -> Any:
 def add_method(cls: type, name: str, call: Callable[..., Any], kind: Callable[[Any], Any] | None = None) -> None:
     """Add a method to a class, or an attribute of another kind, that calls `call(name, self, args, kwargs)`."""
 
+    @api_boundary
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return call(name, self, args, kwargs)
 

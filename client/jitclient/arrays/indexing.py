@@ -23,6 +23,7 @@ from jitclient.arrays.dispatch import (
     on_daemon,
     read,
 )
+from jitclient.core.tracebacks import api_boundaries
 
 _INT32 = range(-(2**31), 2**31)
 
@@ -199,6 +200,7 @@ def _consumed(item: Any) -> int:
 UPDATES = ("get", "set", "add", "subtract", "multiply", "mul", "divide", "power", "min", "max", "apply")
 
 
+@api_boundaries()
 class At:
     """Counterpart of `jax.Array.at`: the attribute `array.at`."""
 
@@ -214,6 +216,7 @@ class At:
         return f"At({self.array!r})"
 
 
+@api_boundaries()
 class AtIndex:
     """Position `array.at[index]`, whose methods return an updated copy of the array."""
 

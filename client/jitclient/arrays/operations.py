@@ -24,6 +24,7 @@ from jitclient.arrays.dispatch import (
 )
 from jitclient.arrays.indexing import At
 from jitclient.arrays.methods import METHODS, PROPERTIES, call_method
+from jitclient.core.tracebacks import api_boundaries, hide_machinery
 from jitclient.jaxside import interop
 
 _BINARY = (
@@ -43,6 +44,7 @@ _UNARY = ("neg", "pos", "abs", "invert", "round")
 _ROWS_AT_ONCE = 100
 
 
+@api_boundaries()
 class Operations(Remote):
     """Methods and operators from the tables, and those built on them."""
 
@@ -73,9 +75,13 @@ class Operations(Remote):
         return iter(here(self)) if is_for_here() else self._rows()
 
     def _rows(self) -> Iterator[Any]:
-        for start in range(0, self.shape[0], _ROWS_AT_ONCE):
-            rows = self[start : start + _ROWS_AT_ONCE]
-            yield from on_daemon(_unstack, "unstack", None, rows, in_process=functools.partial(_unstack_here, rows))
+        try:
+            for start in range(0, self.shape[0], _ROWS_AT_ONCE):
+                rows = self[start : start + _ROWS_AT_ONCE]
+                yield from on_daemon(_unstack, "unstack", None, rows, in_process=functools.partial(_unstack_here, rows))
+        except BaseException as error:
+            hide_machinery(error)
+            raise
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 from jitclient.calls import early_start
 from jitclient.calls.deps import Deps
 from jitclient.calls.remote_function import P, R, RemoteFunction
+from jitclient.core.tracebacks import api_boundary
 from jitclient.jaxside import own_jax
 from jitclient.jaxside.options import JitOptions
 from jitclient.session import process
@@ -51,6 +52,7 @@ def jit(
     backend: str | None = ...,
     compiler_options: Mapping[str, Any] | None = ...,
 ) -> Callable[[Callable[P, R]], RemoteFunction[P, R]]: ...
+@api_boundary
 def jit(
     fun: Callable[..., Any] | None = None,
     /,
@@ -123,6 +125,7 @@ def jit(
     return _jitted(fun, deps, auto_static, options)
 
 
+@api_boundary
 def _jitted(
     fun: Callable[P, R], deps: Iterable[Any] | None, auto_static: bool, options: dict[str, Any]
 ) -> RemoteFunction[P, R]:
@@ -141,6 +144,7 @@ def _jitted(
     return RemoteFunction(fun, given, declared)
 
 
+@api_boundary
 def function_key(fun: Callable[..., Any]) -> str:
     """Return the digest of the function's capture: equal for equal code and captured values, in any process.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, Ty
 from jitclient.calls import MISS
 from jitclient.calls.deps import Deps
 from jitclient.capture.describe.jitted import program_attributes, rebuild_jit
-from jitclient.core.tracebacks import add_hint, hide_machinery, is_of_loading
+from jitclient.core.tracebacks import add_hint, api_boundary, hide_machinery, is_of_loading
 from jitclient.errors import DaemonLost, DaemonUnavailable, JitserverError, loading
 from jitclient.jaxside.options import JitOptions
 from jitclient.session import process
@@ -73,7 +73,7 @@ class RemoteFunction(Generic[P, R]):
             return made
         except path.failed as failed:
             raised: BaseException = failed.error
-        except Exception as error:
+        except BaseException as error:
             if is_of_loading(error):
                 raise DaemonUnavailable(f"jitclient cannot load its code: {error}") from error
             add_hint(error)
@@ -130,6 +130,7 @@ class RemoteFunction(Generic[P, R]):
 
     # ---- the other methods of JAX's jitted functions
 
+    @api_boundary
     def lower(self, *args: Any, **kwargs: Any) -> "Lowered":
         """Return the function for arguments of this signature in a form that can be compiled, without running it.
 
@@ -146,11 +147,13 @@ class RemoteFunction(Generic[P, R]):
         lowered: Lowered = self.general_path().lower(args, kwargs)
         return lowered
 
+    @api_boundary
     def trace(self, *args: Any, **kwargs: Any) -> "Traced":
         """Trace the function in this process, to inspect its jaxpr; arguments as for `lower`. Imports jax."""
         traced: Traced = self.general_path().trace(args, kwargs)
         return traced
 
+    @api_boundary
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """Return the tree of results, each with shape and dtype, from a trace in this process. Imports jax.
 

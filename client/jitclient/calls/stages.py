@@ -16,7 +16,7 @@ from jitclient.calls.raised import unwrapped
 from jitclient.calls.specialisation import Specialisation
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
-from jitclient.core.tracebacks import hide_machinery
+from jitclient.core.tracebacks import api_boundaries
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
 from jitclient.jaxside import shardings, tree
 from jitclient.jaxside.avals import abstract
@@ -29,6 +29,7 @@ from jitclient.wire.messages import Inspect, Inspected, Spec, Verb
 Prepare = Callable[[Session, Specialisation], Program]
 
 
+@api_boundaries()
 class Traced:
     """Function traced in this process, to inspect its `jaxpr`. Has the attributes of `jax.stages.Traced`.
 
@@ -48,6 +49,7 @@ class Traced:
         return getattr(self._here, name)
 
 
+@api_boundaries()
 class Lowered:
     """Function for one signature, ready to be compiled, with the attributes of `jax.stages.Lowered`.
 
@@ -76,11 +78,7 @@ class Lowered:
         if compiler_options:
             given = {**(wanted.options.compiler_options or {}), **compiler_options}
             wanted = dataclasses.replace(wanted, options=dataclasses.replace(wanted.options, compiler_options=given))
-        try:
-            return unwrapped(lambda: self._compiled(wanted, compiler_options))
-        except Exception as error:
-            hide_machinery(error)
-            raise
+        return unwrapped(lambda: self._compiled(wanted, compiler_options))
 
     def _compiled(self, wanted: Specialisation, compiler_options: Mapping[str, Any] | None) -> Any:
         try:
@@ -99,6 +97,7 @@ class Lowered:
         return self._make_here()
 
 
+@api_boundaries()
 class Compiled:
     """Program on the daemon for one signature only. Calls leave out the static arguments.
 
@@ -128,14 +127,7 @@ class Compiled:
             return unwrapped(lambda: attempted(session, lambda: self._program_at(session).call(leaves)))
         except CallFailed as failed:
             raised = failed.error
-        except Exception as error:
-            hide_machinery(error)
-            raise
-        try:
-            raise raised
-        except BaseException:
-            hide_machinery(raised)
-            raise
+        raise raised
 
     def as_text(self) -> str:
         """Return the optimized program as text."""

@@ -1,11 +1,58 @@
 """Exceptions as users see them: without jitclient's frames, and with a line of advice."""
 
+import functools
 import os
-from types import TracebackType
+import sys
+from collections.abc import Callable
+from types import FrameType, FunctionType, TracebackType
+from typing import ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_C = TypeVar("_C", bound=type)
+
+_CALLED_BY_US = sys.stdlib_module_names | {"rpyc"}
+"""Packages whose frames are jitclient's own where jitclient called them."""
+
+
+def api_boundary(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Decorate a function that users call: no exception that leaves the function has frames of jitclient."""
+
+    @functools.wraps(function)
+    def entered(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            hide_machinery(error)
+            raise
+
+    return entered
+
+
+def api_boundaries(*others: str) -> Callable[[_C], _C]:
+    """Decorate a class that users use: its special and public methods and properties become API boundaries.
+
+    Args:
+        others: names of methods that call `hide_machinery` themselves, which saves the time of one more call.
+    """
+
+    def decorated(cls: _C) -> _C:
+        for name, value in list(vars(cls).items()):
+            if name in others or (name.startswith("_") and not name.endswith("__")):
+                continue
+            if isinstance(value, FunctionType):
+                setattr(cls, name, api_boundary(value))
+            elif isinstance(value, property) and value.fget is not None:
+                setattr(cls, name, value.getter(api_boundary(value.fget)))
+        return cls
+
+    return decorated
 
 
 def hide_machinery(error: BaseException) -> None:
     """Remove jitclient's frames from the tracebacks of an exception, of its cause and of its context.
+
+    Exceptions that jitclient both raised and handled are no longer causes or contexts of others.
 
     Call this where the exception is handled, and raise it by `raise` alone: any other statement adds a frame. The
     variable JAX_TRACEBACK_FILTERING=off keeps all frames, as it keeps JAX's.
@@ -19,20 +66,45 @@ def hide_machinery(error: BaseException) -> None:
         if one is not None and id(one) not in seen:
             seen.add(id(one))
             one.__traceback__ = _without_machinery(one.__traceback__)
+            _unlink_handled(one)
             todo += [one.__cause__, one.__context__]
 
 
+def _unlink_handled(error: BaseException) -> None:
+    cause, context = error.__cause__, error.__context__
+    passed: set[int] = set()
+    while context is not None and id(context) not in passed and _is_handled(context):
+        passed.add(id(context))
+        context = context.__context__
+    if cause is not None and _is_handled(cause):
+        # The assignment suppresses the context, which may be the user's.
+        error.__cause__, error.__suppress_context__ = None, False
+    if context is not error.__context__:
+        error.__context__ = context
+
+
+def _is_handled(error: BaseException) -> bool:
+    """Return whether an exception never left jitclient: all its frames are jitclient's."""
+    tb = error.__traceback__
+    return tb is not None and _without_machinery(tb) is None
+
+
 def _without_machinery(tb: TracebackType | None) -> TracebackType | None:
-    entries = []
-    at = tb
-    while at is not None:
-        if not at.tb_frame.f_globals.get("__name__", "").startswith("jitclient."):
-            entries.append(at)
-        at = at.tb_next
+    entries, is_ours = [], False
+    while tb is not None:
+        is_ours = _is_ours(tb.tb_frame, is_ours)
+        if not is_ours:
+            entries.append(tb)
+        tb = tb.tb_next
     rest: TracebackType | None = None
     for entry in reversed(entries):
         rest = TracebackType(rest, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return rest
+
+
+def _is_ours(frame: FrameType, is_caller_ours: bool) -> bool:
+    package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    return package == "jitclient" or (is_caller_ours and package in _CALLED_BY_US)
 
 
 def is_of_loading(error: BaseException) -> bool:

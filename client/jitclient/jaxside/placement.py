@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jitclient.core.tracebacks import api_boundaries
 from jitclient.errors import Incompatible
 from jitclient.jaxside.shardings import to_jax
 from jitclient.wire.messages import Spec
 from jitclient.wire.shardings import Sharding
 
 
+@api_boundaries()
 class Placement:
     """The properties of `jax.Array` that concern shardings, devices, shards and memory."""
 

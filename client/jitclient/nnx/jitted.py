@@ -9,6 +9,7 @@ from flax import nnx
 
 from jitclient.calls.decorator import jit as jit_on_daemon
 from jitclient.calls.remote_function import P, R
+from jitclient.core.tracebacks import api_boundary
 from jitclient.jaxside import trace_state
 from jitclient.nnx.graph import Graph, NodeLeaves, is_node
 
@@ -23,6 +24,7 @@ _KEPT = 8
 def jit(fun: Callable[P, R], **options: Any) -> "Jitted[P, R]": ...
 @overload
 def jit(**options: Any) -> "Callable[[Callable[P, R]], Jitted[P, R]]": ...
+@api_boundary
 def jit(fun: Any = None, **options: Any) -> Any:
     """Return a function of modules, optimizers, metrics and arrays that runs on the daemon.
 
@@ -79,6 +81,7 @@ class Jitted(Generic[P, R]):
         self._jitted = jit_on_daemon(_on_trees(fun), **on_daemon)
         self._graphs: dict[tuple[int, ...], Graph] = {}
 
+    @api_boundary
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function as `flax.nnx.jit` would. Errors are those of `jitclient.jit`."""
         if trace_state.is_active():

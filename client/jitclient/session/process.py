@@ -8,6 +8,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from jitclient.core.settings import Settings, settings
+from jitclient.core.tracebacks import api_boundary
 
 if TYPE_CHECKING:
     from jitclient.session.session import Session
@@ -39,6 +40,7 @@ def session() -> "Session":
         return current
 
 
+@api_boundary
 def connect(address: str | None = None, *, timeout: float | None = None) -> "Session":
     """Connect to the daemon now; start one if none answers.
 
