@@ -46,10 +46,12 @@ def _print(found: Status, running: list[helpers.RunningHelper]) -> None:
     ]
     if found.restarted:
         rows.append(["restarted", found.restarted])
-    if found.abandoned:
-        rows.append(
-            ["abandoned", f"{found.abandoned} calls are running whose clients have exited; see `jitserver top`"]
-        )
+    abandoned = {"calls are running": found.abandoned, "programs are being made": found.abandoned_programs}
+    rows += [
+        ["abandoned", f"{count} {what} whose clients have gone; see `jitserver top`"]
+        for what, count in abandoned.items()
+        if count
+    ]
     if running:
         rows.append(["helpers", helpers_line(running)])
     print_table(["jitserver", "is running"], rows)

@@ -122,9 +122,8 @@ def _tables(found: Snapshot, rates: Rates) -> list["Table"]:
 
 
 def _making(making: Making) -> list[str]:
-    first, *others = making.pids
-    waiting = ", ".join(map(client_process, others)) or "none"
-    return [making.label, making.phase, seconds(making.seconds), client_process(first), waiting]
+    first, *others = map(client_process, making.pids) if making.pids else ["(clients have gone)"]
+    return [making.label, making.phase, seconds(making.seconds), first, ", ".join(others) or "none"]
 
 
 def _running(running: Running) -> list[str]:

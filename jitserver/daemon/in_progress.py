@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from jitclient.wire import labels
 from jitclient.wire.introspection import Making
@@ -13,11 +14,20 @@ from jitclient.wire.messages import Prepare
 ReportPhase = Callable[[str], None]
 
 
+class Client(Protocol):
+    """Connection of a client that has requested a program."""
+
+    @property
+    def pid(self) -> int: ...
+    def is_abandoned(self) -> bool: ...
+    def report_phase(self, phase: str) -> None: ...
+
+
 @dataclasses.dataclass
 class _Request:
     key: str
     request: Prepare
-    pid: int
+    client: Client
     since: float
     phase: str = ""  # only set for the request whose thread does the work; the others wait
 
@@ -30,17 +40,17 @@ class InProgress:
         self._requests: dict[int, _Request] = {}
 
     @contextlib.contextmanager
-    def recording(self, key: str, request: Prepare, pid: int, report_phase: ReportPhase) -> Iterator[ReportPhase]:
+    def recording(self, key: str, request: Prepare, client: Client) -> Iterator[ReportPhase]:
         """Register a request for the duration of the context.
 
         Yields:
             A `report_phase` function that also records the request's phases.
         """
-        number, pending = next(self._numbers), _Request(key, request, pid, time.monotonic())
+        number, pending = next(self._numbers), _Request(key, request, client, time.monotonic())
 
         def recorded(phase: str) -> None:
             pending.phase = phase
-            report_phase(phase)
+            client.report_phase(phase)
 
         self._requests[number] = pending
         try:
@@ -49,7 +59,7 @@ class InProgress:
             del self._requests[number]
 
     def now(self) -> list[Making]:
-        """Return the programs in progress, the oldest first, each with all clients that wait for it."""
+        """Return the programs in progress, the oldest first, each with the clients that still wait for it."""
         by_key: dict[str, list[_Request]] = {}
         for pending in list(self._requests.values()):
             by_key.setdefault(pending.key, []).append(pending)
@@ -60,10 +70,11 @@ class InProgress:
 def _making_of(together: list[_Request], now: float) -> Making:
     maker = next((pending for pending in together if pending.phase), together[0])
     request = maker.request
+    clients = [maker.client, *(pending.client for pending in together if pending is not maker)]
     return Making(
         key=maker.key,
         label=labels.of_call(request.name, request.lookup.signature.leaves),
         phase=maker.phase or "loading",
         seconds=now - maker.since,
-        pids=(maker.pid, *(pending.pid for pending in together if pending is not maker)),
+        pids=tuple(client.pid for client in clients if not client.is_abandoned()),
     )

@@ -172,7 +172,7 @@ class JitService(Service):  # type: ignore[misc]
         key = self.engine.key_of(request.lookup)
         with (
             connection.incoming.taken(request.traced.key if request.traced else request.lookup.capture_key) as payload,
-            self.in_progress.recording(key.text, request, connection.pid, connection.report_phase) as report_phase,
+            self.in_progress.recording(key.text, request, connection) as report_phase,
         ):
             entry, made = self.engine.programs.prepare(key, request, payload, report_phase)
         return self._prepared(session, entry, "made" if made else "memory")
@@ -285,6 +285,7 @@ class JitService(Service):  # type: ignore[misc]
             max_disk_bytes=store.shared.max_bytes if store.shared is not None else 0,
             restarted=self.restarted,
             abandoned=sum(run.gone for run in long_runs(self.connections)),
+            abandoned_programs=sum(not making.pids for making in self.in_progress.now()),
             **dataclasses.asdict(self.counters),
         )
 

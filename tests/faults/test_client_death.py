@@ -82,8 +82,10 @@ def test_a_client_killed_in_the_middle_of_a_trace_frees_its_arrays_at_once(
     at_once(lambda: unharmed.counts().sessions == 0, "the session to end")
     assert unharmed.phases() == ["tracing"]  # the call is still running
     assert unharmed.counts().arrays == 0
+    assert unharmed.counts().abandoned_programs == 1
     gate.open()
     until(lambda: unharmed.phases() == [], "the call to end")
+    assert unharmed.counts().abandoned_programs == 0
 
 
 INTERRUPTED = (
@@ -120,7 +122,8 @@ def test_ctrl_c_in_a_long_trace_leaves_the_session(unharmed: Any, start_client: 
     client = interrupted(unharmed, start_client, until, gate, "slow_to_trace", "tracing")
     assert unharmed.counts().arrays == 1
     client.goes_on()
-    client.ends()
+    [line] = [line for line in client.ends().splitlines() if "continues" in line]
+    assert line.startswith("jitserver: the daemon continues to compile slow_to_trace(f32[1000,1000]) for later calls;")
 
 
 def interrupted(daemon: Any, start_client: Any, until: Any, gate: Any, function: str, phase: str) -> Any:

@@ -10,12 +10,20 @@ pytestmark = pytest.mark.slow
 
 ENDLESS = """
     import jax
+    from jitclient.session import process
+
+    def watch():
+        while getattr(process.session().connection, "phase", "") != "running":
+            time.sleep(0.01)
+        print("long")
 
     @jitclient.jit
     def endless(x):
         return jax.lax.while_loop(lambda y: y > 0, lambda y: y + 1, x)
 
+    jitclient.device_put(np.float32(1))  # connects
     print("ready")
+    threading.Thread(target=watch, daemon=True).start()
     try:
         float(endless(np.float32(1)))
     except KeyboardInterrupt:
@@ -36,7 +44,7 @@ def test_an_endless_call_whose_client_has_gone_is_shown_and_holds_nothing_up(
 
         assert calls() == []
         client = start_client(daemon, ENDLESS)
-        client.says("ready")
+        client.says("ready", "long")
         [call] = until(calls, "the call to run for long")
         assert (call["label"], call["pid"], call["gone"]) == ("endless(f32[])", client.pid, False)
         assert daemon.counts().abandoned == 0
@@ -47,5 +55,10 @@ def test_an_endless_call_whose_client_has_gone_is_shown_and_holds_nothing_up(
         assert "see `jitserver top`" in shown["status"]
         for part in ("endless(f32[])", "has exited", "--drain"):
             assert part in shown["top"]
+        if end == signal.SIGINT:
+            client.says("interrupted")
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.process.wait(60) == 0
+        if end == signal.SIGINT:
+            client.goes_on()
+            assert "jitserver: the daemon cannot interrupt a call that it runs; `jitserver top`" in client.ends()

@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from jitclient.capture.codec import values
+from jitclient.core.notices import print_notice
 from jitclient.errors import CaptureError
 from jitclient.session.retry import with_retries
 from jitclient.session.session import Session
+from jitclient.wire import labels
 from jitclient.wire.messages import (
     MAX_CAPTURE_BYTES,
     UPLOAD_BYTES,
@@ -77,7 +79,12 @@ def make(
     def attempt() -> Prepared:
         for start in range(0, len(payload), UPLOAD_BYTES):
             session.ask_once(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]), None)
-        prepared: Prepared = session.ask_once(Verb.PREPARE, request, Prepared, deref, meanwhile=meanwhile)
+        try:
+            prepared: Prepared = session.ask_once(Verb.PREPARE, request, Prepared, deref, meanwhile=meanwhile)
+        except KeyboardInterrupt:
+            label = labels.of_call(request.name, request.lookup.signature.leaves)
+            print_notice(f"the daemon continues to compile {label} for later calls; `jitserver top` lists it")
+            raise
         return prepared
 
     with session.lock:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from jitclient.capture.codec import values
+from jitclient.core.notices import print_notice
 from jitclient.errors import ArrayLost, DaemonError, DaemonLost, JitserverError, NotSent, ProtocolError, SessionBusy
 from jitclient.session.failures import answered
 from jitclient.session.link import BUSY, Link
@@ -148,6 +149,8 @@ class Session(Link):
                     return reply, []
                 return reply, [unpack_value(read, *pair) for pair in zip(reply.values, specs, strict=True)]
             except BaseException as error:
+                if isinstance(error, KeyboardInterrupt) and connection.phase:
+                    print_notice("the daemon cannot interrupt a call that it runs; `jitserver top` lists the call")
                 try:
                     drops.extend(dropped)
                 finally:

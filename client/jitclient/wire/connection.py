@@ -133,6 +133,8 @@ class ClientConnection(WireConnection):
         """
         super().__init__(_Nothing(), channel)
         self.on_callback: Callable[[bytes], None] | None = None
+        self.phase = ""
+        """The daemon's work for the answer that this client waits for, once it takes long."""
         self._replies: collections.deque[Reply] = collections.deque()
         self._leased: Leased | None = None
         self._patience = patience
@@ -169,6 +171,7 @@ class ClientConnection(WireConnection):
         # Not `pending.ready`, which would itself serve frames.
         while not pending._is_ready:
             self._serve_within(timeout)
+        self.phase = ""
         answer: bytes = pending.value
         return answer
 
@@ -212,6 +215,7 @@ class ClientConnection(WireConnection):
             if message is None:
                 self._serve_within()
             elif message[0] == REPLY:
+                self.phase = ""
                 reply: Reply = _decode(message[1:])
                 return reply
             else:
@@ -240,9 +244,11 @@ class ClientConnection(WireConnection):
     def on_frame(self, kind: int, body: bytes) -> None:
         """Handle a reply, a BUSY, a callback, or a lease."""
         if kind == REPLY:
+            self.phase = ""
             self._replies.append(_decode(body))
         elif kind == BUSY:
-            progress.report_phase(decoded(body, Busy).phase)
+            self.phase = decoded(body, Busy).phase
+            progress.report_phase(self.phase)
         elif kind == CALLBACK and self.on_callback is not None:
             self.on_callback(body)
         elif kind == LEASED:

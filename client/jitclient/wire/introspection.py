@@ -35,7 +35,11 @@ class SessionInfo(Message):
 
 
 class Making(Message):
-    """Program that is being compiled: the phase, its duration, and the waiting processes in order of arrival."""
+    """Program that is being compiled: the phase, its duration, and the processes that still wait for the program.
+
+    The process whose request is being worked on comes first, then the others in order of arrival. There are none if
+    all have been interrupted or have exited: what was begun is finished for later calls.
+    """
 
     key: str
     label: str

@@ -537,6 +537,7 @@ class Status(Message):
     lost_names: tuple[str, ...] = ()
     """Names whose trees a daemon could not save or load."""
     abandoned: int = 0  # running calls whose clients have gone
+    abandoned_programs: int = 0  # programs that are being made, and whose clients have all gone
     disk_bytes: int = 0
     """Bytes of programs on the disk."""
     compilations: int = 0

@@ -97,3 +97,8 @@ def test_when_the_daemon_ends_within_the_interval_it_says_so(
 def test_a_program_that_is_made_for_another_machine_names_no_process() -> None:
     making = Making("k" * 32, "f(f32[3])", "tracing", 1.5, (0, 17))
     assert top._making(making)[3:] == ["remote", "17"]
+
+
+def test_a_program_that_is_made_for_nobody_is_listed() -> None:
+    making = Making("k" * 32, "f(f32[3])", "compiling", 1.5, ())
+    assert top._making(making) == ["f(f32[3])", "compiling", "1.5 s", "(clients have gone)", "none"]

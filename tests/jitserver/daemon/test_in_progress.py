@@ -1,6 +1,7 @@
 """The programs in progress, and their clients."""
 
 import contextlib
+import dataclasses
 
 from jitclient.wire.messages import Lookup, Prepare, Signature, Spec
 from jitserver.daemon.in_progress import InProgress
@@ -10,24 +11,47 @@ REQUEST = Prepare(
 )
 
 
+@dataclasses.dataclass
+class Client:
+    pid: int
+    said: list[str] = dataclasses.field(default_factory=list)
+    has_gone: bool = False
+
+    def is_abandoned(self) -> bool:
+        return self.has_gone
+
+    def report_phase(self, phase: str) -> None:
+        self.said.append(phase)
+
+
 def test_requests_for_one_program_are_grouped_the_working_one_first() -> None:
-    in_progress, said = InProgress(), []
+    in_progress, one, two, three = InProgress(), Client(1), Client(2), Client(3)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(in_progress.recording("a", REQUEST, 1, said.append))
-        say = stack.enter_context(in_progress.recording("a", REQUEST, 2, said.append))
-        stack.enter_context(in_progress.recording("b", REQUEST, 3, said.append))
+        stack.enter_context(in_progress.recording("a", REQUEST, one))
+        say = stack.enter_context(in_progress.recording("a", REQUEST, two))
+        stack.enter_context(in_progress.recording("b", REQUEST, three))
         say("tracing")
         say("compiling")
         first, second = in_progress.now()
-    assert said == ["tracing", "compiling"]
+    assert two.said == ["tracing", "compiling"]
     assert (first.key, first.label, first.phase, first.pids) == ("a", "step(f32[2,3])", "compiling", (2, 1))
     assert (second.key, second.phase, second.pids) == ("b", "loading", (3,))
     assert first.seconds >= second.seconds >= 0
 
 
+def test_a_program_whose_clients_have_gone_has_none() -> None:
+    in_progress, one, two = InProgress(), Client(1), Client(2)
+    with in_progress.recording("a", REQUEST, one) as say, in_progress.recording("a", REQUEST, two):
+        say("compiling")
+        one.has_gone = True
+        assert [(making.phase, making.pids) for making in in_progress.now()] == [("compiling", (2,))]
+        two.has_gone = True
+        assert [(making.phase, making.pids) for making in in_progress.now()] == [("compiling", ())]
+
+
 def test_requests_that_ended_or_failed_are_removed() -> None:
     in_progress = InProgress()
-    with contextlib.suppress(ZeroDivisionError), in_progress.recording("a", REQUEST, 1, print):
+    with contextlib.suppress(ZeroDivisionError), in_progress.recording("a", REQUEST, Client(1)):
         assert len(in_progress.now()) == 1
         raise ZeroDivisionError
     assert in_progress.now() == []
