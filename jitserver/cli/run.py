@@ -26,7 +26,7 @@ from jitserver.run import front
 )
 @click.option("--fresh", is_flag=True, help="Run the program in a fresh process.")
 @click.option("--verbose", is_flag=True, help="Print why the program runs in a fresh process, if it does.")
-@click.argument("words", metavar="(script.py | -m module) [argument ...]", nargs=-1, type=click.UNPROCESSED)
+@click.argument("words", metavar="(script.py | script | -m module) [argument ...]", nargs=-1, type=click.UNPROCESSED)
 def run(no_jit: bool, packages: tuple[str, ...], fresh: bool, verbose: bool, words: tuple[str, ...]) -> None:
     """Run a program, unchanged, with its jits on the daemon.
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from jitclient.api.console_scripts import resolved
 from jitclient.core.notices import print_notice
 from jitclient.errors import DaemonError, SettingsError
 from jitserver.run import fd_passing, helper_address, process_facts
@@ -43,6 +44,7 @@ def parsed(words: Sequence[str]) -> Command | None:
         return None
     name, *arguments = left
     report = next((form for option in reversed(given) if (form := _REPORTS.get(option))), "")
+    name = name if is_module else resolved(name)
     return Command(
         name, is_module, arguments, "--no-jit" not in given, report, "--verbose" in given, tuple(packages), fresh
     )
@@ -57,7 +59,7 @@ def run(command: Command) -> None:
 
     if not sys.flags.safe_path:
         sys.path.pop(0)
-    program.run(command, sys.orig_argv[0])
+    program.run(command, sys.orig_argv[0], why_fresh=reason)
 
 
 def _run_in_helper(command: Command) -> str:

@@ -8,7 +8,7 @@ from jitserver.run import compilations, history
 from jitserver.run.request import Command
 
 
-def run(command: Command, interpreter: str, preloaded: tuple[int, float] | None = None) -> None:
+def run(command: Command, interpreter: str, preloaded: tuple[int, float] | None = None, why_fresh: str = "") -> None:
     """Run the program, then exit. Returns only for a prompt (`python -i`).
 
     `sys.path` must not have an entry for the program yet.
@@ -17,6 +17,7 @@ def run(command: Command, interpreter: str, preloaded: tuple[int, float] | None 
         command: the program and the options.
         interpreter: the word that started Python.
         preloaded: how many modules a helper has imported, and the seconds that this took; None without a helper.
+        why_fresh: why this is a fresh process; empty with a helper.
 
     Raises:
         SystemExit: the process must exit.
@@ -24,7 +25,7 @@ def run(command: Command, interpreter: str, preloaded: tuple[int, float] | None 
     from jitclient.api import program_end, run_as_main
 
     history.note_at_exit()
-    program_end.begin(command.name, command.is_module, command.report, command.packages, preloaded)
+    program_end.begin(command.name, command.is_module, command.report, command.packages, preloaded, why_fresh)
     if command.jit:
         from jitclient.api.switch import install
 

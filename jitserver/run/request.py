@@ -24,7 +24,7 @@ class Command(NamedTuple):
     """Program and options that the user asked for.
 
     Attributes:
-        name: path of a script, or name of a module.
+        name: path of a script, also of a console script that was named, or name of a module.
         is_module: whether `name` is a module.
         arguments: arguments of the program.
         jit: whether the program's jits run on the daemon.

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 import jitclient
 from jitclient.api import program_end
+from jitclient.api.console_scripts import resolved
 from jitclient.api.run_as_main import run_module, run_script
 
 
@@ -18,7 +19,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         "python -m jitclient",
-        usage="%(prog)s [--no-jit] [--package NAME ...] [--report[=json]] (script.py | -m module) [argument ...]",
+        usage="%(prog)s [--no-jit] [--package NAME ...] [--report[=json]] (script | -m module) [argument ...]",
         description="Run a program after jitclient.install(): its jitted functions run on the daemon.",
         allow_abbrev=False,
     )
@@ -39,7 +40,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "script",
         nargs=argparse.REMAINDER,
-        help="a script, or a directory or zip file with __main__.py, followed by its arguments",
+        help="a script, a directory or zip file with __main__.py, or a console script of this environment, followed by "
+        "its arguments",
     )
     return parser
 
@@ -58,8 +60,9 @@ def main(arguments: Sequence[str]) -> int:
     named, run = (options.script, run_script) if options.module is None else (options.module, run_module)
     if not named:
         parser.error("no program given")
+    name = named[0] if options.module is not None else resolved(named[0])
     # Register first so that it runs last: exit handlers run in reverse order.
-    program_end.begin(named[0], options.module is not None, options.report, options.package)
+    program_end.begin(name, options.module is not None, options.report, options.package)
     if not options.no_jit:
         jitclient.install(options.package)
-    return run(named[0], named[1:])
+    return run(name, named[1:])

@@ -50,10 +50,14 @@ class PackageRow(msgspec.Struct):
 
 
 class ImportsRow(msgspec.Struct):
-    """Modules that the helper had imported before the program began, and the seconds that this took there."""
+    """Modules that the helper had imported before the program began, and the seconds that this took there.
 
-    modules: int
-    seconds: float
+    There are none, for the reason `why`, if the program runs in a fresh process.
+    """
+
+    modules: int = 0
+    seconds: float = 0.0
+    why: str = ""
 
 
 class Report(msgspec.Struct):
@@ -67,9 +71,11 @@ class Report(msgspec.Struct):
     imports: ImportsRow | None = None
 
 
-def print_report(form: str, packages: Collection[str], preloaded: tuple[int, float] | None) -> None:
+def print_report(
+    form: str, packages: Collection[str], preloaded: tuple[int, float] | None, why_fresh: str = ""
+) -> None:
     """Print the report on stderr, as lines of text, or with the form "json" as one line of JSON."""
-    made = report_of(usage, compile_events, packages, preloaded)
+    made = report_of(usage, compile_events, packages, preloaded, why_fresh)
     if form == "json":
         print_line(msgspec.json.encode(made).decode())
     else:
@@ -82,6 +88,7 @@ def report_of(
     events: CompileEvents,
     packages: Collection[str] = (),
     preloaded: tuple[int, float] | None = None,
+    why_fresh: str = "",
 ) -> Report:
     """Return the report.
 
@@ -90,7 +97,9 @@ def report_of(
         events: the compilations of this process's jax.
         packages: the installed packages whose jits run on the daemon.
         preloaded: how many modules a helper has imported, and the seconds that this took; None without a helper.
+        why_fresh: why a run has no helper; empty if it has one, or is not `jitserver run`.
     """
+    imports = ImportsRow(*preloaded) if preloaded is not None else ImportsRow(why=why_fresh) if why_fresh else None
     jax = JaxRow(events.found, events.saved_seconds, events.compiled, events.compiled_seconds)
     return Report(
         used.total(*FOUND)[1] + events.saved_seconds,
@@ -102,7 +111,7 @@ def report_of(
             for name, functions in sorted(events.packages.items())
             if name not in packages
         ],
-        None if preloaded is None else ImportsRow(*preloaded),
+        imports,
     )
 
 
@@ -132,7 +141,9 @@ def lines(of: Report) -> Iterator[str]:
     yield from _rows("packages", packages)
     if of.imports is not None:
         modules, took = _number(of.imports.modules, "module"), labels.seconds(of.imports.seconds)
-        yield from _rows("imports", [f"{modules} imported before the program began, in {took}"])
+        in_advance = f"{modules} imported before the program began, in {took}"
+        in_order = f"none before the program began: {of.imports.why}"
+        yield from _rows("imports", [in_order if of.imports.why else in_advance])
     yield from _rows("saved", [f"{labels.seconds(max(0.0, of.saved_seconds))} of tracing and compiling"])
     yield from _rows(
         "local", [f"{row.function} was {row.what}{_times(row.times)}: {row.why}" for row in of.local] or ["nothing"]

@@ -83,6 +83,8 @@ def test_packages_whose_jits_stayed_have_a_line_each() -> None:
 def test_imports_of_the_helper_have_a_line() -> None:
     made = report.report_of(Usage(), CompileEvents(), preloaded=(1234, 2.5))
     assert "imports   1,234 modules imported before the program began, in 2.5 s" in report.lines(made)
+    made = report.report_of(Usage(), CompileEvents(), why_fresh="no helper is ready")
+    assert "imports   none before the program began: no helper is ready" in report.lines(made)
 
 
 def test_programs_get_json_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +101,7 @@ def test_programs_get_json_in_one_line(capsys: pytest.CaptureFixture[str], monke
         "local": [{"function": "g", "what": "run", "times": 1, "why": "no daemon"}],
         "jax": {"found": 1, "saved_seconds": 0.5, "compiled": 0, "compiled_seconds": 0.0},
         "packages": [{"package": "optax", "functions": 1, "seconds": 1.0}],
-        "imports": {"modules": 10, "seconds": 0.25},
+        "imports": {"modules": 10, "seconds": 0.25, "why": ""},
     }
 
 
