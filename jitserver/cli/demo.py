@@ -63,8 +63,8 @@ def _run_example(name: str) -> None:
     example = examples.example(name)
     if example.missing:
         raise click.ClickException(f"the example {name} needs more packages. Run `{_pip(example)}`.")
-    launched(selected_address(), IDLE_EXIT_SECONDS)
-    runs = [examples.run(name) for _ in ("first", "second")]
+    with examples.daemon_for(example):
+        runs = [examples.run(name) for _ in ("first", "second")]
     report({"example": name, "runs": runs}, lambda: _print_example(example, runs))
     if any(runs[1][counted] for counted in examples.COUNTED):
         raise click.ClickException("the second process should have found its programs compiled")

@@ -34,7 +34,7 @@ def test_what_is_missing_ends_with_one_line_that_pip_understands(
     source = "import json\nimport jax\nimport missing.part\nfrom other_that_is_missing.part import a\n"
     (tmp_path / "needy.py").write_text(f'"""Needs much.too. And more."""\n{source}')
     [listed] = json.loads(demo("--list", "--json").stdout)
-    assert listed == {"name": "needy", "about": "Needs much.too", "missing": ["missing", "dm-other"]}
+    assert listed == {"name": "needy", "about": "Needs much.too", "missing": ["missing", "dm-other"], "devices": 0}
     done = demo("needy")
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "Error: the example needy needs more packages. Run `pip install missing dm-other`.\n"
@@ -57,6 +57,21 @@ def test_the_second_run_of_an_example_makes_nothing(cli: Callable[..., Any], dae
     assert first["traces"] > 0
     assert [second[name] for name in examples.COUNTED] == [0] * len(examples.COUNTED)
     assert "final loss" in second["output"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_an_example_for_several_devices_brings_a_daemon_beside_one_that_has_fewer(
+    cli: Callable[..., Any], daemon: str
+) -> None:
+    done = cli("demo", "data_parallel", "--json")
+    assert done.returncode == 0, done.stderr
+    first, second = json.loads(done.stdout)["runs"]
+    assert first["traces"] > 0
+    assert [second[name] for name in examples.COUNTED] == [0] * len(examples.COUNTED)
+    assert all("on 8 devices" in run["output"] for run in (first, second))
+    status = json.loads(cli("status", "--json").stdout)
+    assert (len(status["devices"]), status["address"]) == (1, daemon)
 
 
 @pytest.mark.slow
