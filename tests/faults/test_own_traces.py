@@ -72,7 +72,7 @@ def test_a_client_that_ends_in_its_own_trace_leaves_what_the_daemon_made_to_the_
         first.kill(number)
         if number == signal.SIGINT:
             first.says("interrupted")
-            first.ends()
+            assert "continues" not in first.ends()
         until(lambda: daemon.counts().sessions == 0, "the session to end")
         gate.open()
         second = start(daemon, gate.waits_here)
@@ -84,6 +84,22 @@ def test_a_client_that_ends_in_its_own_trace_leaves_what_the_daemon_made_to_the_
         third.says("8.0")
         third.ends()
         assert made(daemon) == (1, 1)
+
+
+def test_an_interrupt_of_an_own_trace_says_if_the_daemon_continues(
+    serve: Any, start: Any, gate: Any, until: Any
+) -> None:
+    with serve() as daemon:
+        client = start(daemon, f"{gate.waits} or time.sleep(600)")
+        client.goes_on()
+        until(lambda: daemon.phases() == ["tracing"], "the daemon to trace")
+        client.kill(signal.SIGINT)
+        client.says("interrupted")
+        [line] = [line for line in client.ends().splitlines() if "continues" in line]
+        assert line == (
+            "jitserver: the daemon continues to compile traced(f32[]) for later calls; `jitserver top` lists it"
+        )
+        gate.open()
 
 
 def test_a_daemon_that_dies_in_a_clients_own_trace_is_replaced_and_nothing_is_traced_twice(

@@ -79,13 +79,14 @@ def make(
     def attempt() -> Prepared:
         for start in range(0, len(payload), UPLOAD_BYTES):
             session.ask_once(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]), None)
-        try:
-            prepared: Prepared = session.ask_once(Verb.PREPARE, request, Prepared, deref, meanwhile=meanwhile)
-        except KeyboardInterrupt:
-            label = labels.of_call(request.name, request.lookup.signature.leaves)
-            print_notice(f"the daemon continues to compile {label} for later calls; `jitserver top` lists it")
-            raise
+        prepared: Prepared = session.ask_once(
+            Verb.PREPARE, request, Prepared, deref, meanwhile=meanwhile, on_interrupt=tell_what_continues
+        )
         return prepared
+
+    def tell_what_continues() -> None:
+        label = labels.of_call(request.name, request.lookup.signature.leaves)
+        print_notice(f"the daemon continues to compile {label} for later calls; `jitserver top` lists it")
 
     with session.lock:
         if meanwhile is None or not session.is_yielded:

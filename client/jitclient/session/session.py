@@ -50,10 +50,12 @@ class Session(Link):
         deref: values.Deref = values.no_deref,
         timeout: float | None = None,
         meanwhile: Callable[[], None] | None = None,
+        on_interrupt: Callable[[], None] | None = None,
     ) -> Any:
         """Send a verb as `ask` does, without retries; give up after `timeout` seconds of silence.
 
-        `meanwhile` is called while the daemon works on the answer, and may use the session.
+        `meanwhile` is called while the daemon works on the answer, and may use the session. `on_interrupt` is called
+        after an interrupt if the daemon has not answered yet.
         """
         payload = encoded(message)
         if names := getattr(message, "packages", ()):
@@ -65,12 +67,18 @@ class Session(Link):
                 if meanwhile is not None:
                     self._pipeline.drain(connection)
                 pending = connection.begin(verb, payload)
-                if meanwhile is not None:
-                    is_yielding = True
-                    with self.yielded():
-                        meanwhile()
-                    is_yielding = False
-                reply = connection.answer_to(pending, timeout)
+                try:
+                    if meanwhile is not None:
+                        is_yielding = True
+                        with self.yielded():
+                            meanwhile()
+                        is_yielding = False
+                    reply = connection.answer_to(pending, timeout)
+                except BaseException as error:
+                    # An interrupted read may have left half a frame, so look for the answer only if nothing was read.
+                    if _is_interrupt(error) and on_interrupt and not (is_yielding and connection.is_over(pending)):
+                        on_interrupt()
+                    raise
         except BaseException:
             # The answer is not needed. Reconnect, so that the next request, perhaps a goodbye, does not wait for it.
             if is_yielding:
@@ -286,3 +294,8 @@ class Session(Link):
         report, self._report = self._report, Report()
         if report != Report():
             self.ask_once(Verb.REPORT, report, None, timeout=timeout)
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    """Return whether an exception is an interrupt, or has one as its `error`, as that of an own trace does."""
+    return isinstance(getattr(error, "error", error), KeyboardInterrupt)

@@ -5,6 +5,7 @@ Problems of rpyc 6.0.2 that this avoids: references let a peer reach `copy` and 
 """
 
 import collections
+import contextlib
 import errno
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -174,6 +175,14 @@ class ClientConnection(WireConnection):
         self.phase = ""
         answer: bytes = pending.value
         return answer
+
+    def is_over(self, pending: Any) -> bool:
+        """Return whether the answer to a verb has arrived, or the connection is broken. Does not wait."""
+        with contextlib.suppress(EOFError, OSError):
+            while not pending._is_ready:
+                if not self.serve(0):
+                    return False
+        return True
 
     def send_frame(self, kind: int, body: bytes, attachments: "Sequence[HostArray]" = ()) -> None:
         """Send a frame of jitserver's own kinds.

@@ -537,7 +537,6 @@ class Status(Message):
     lost_names: tuple[str, ...] = ()
     """Names whose trees a daemon could not save or load."""
     abandoned: int = 0  # running calls whose clients have gone
-    abandoned_programs: int = 0  # programs that are being made, and whose clients have all gone
     disk_bytes: int = 0
     """Bytes of programs on the disk."""
     compilations: int = 0
@@ -551,3 +550,4 @@ class Status(Message):
     """Seconds that running calls have to finish on shutdown."""
     restarted: str = ""
     """When and why the daemon restarted by itself; empty if it did not, or if systemd started it again."""
+    abandoned_programs: int = 0  # programs that are being made, and whose clients have all gone
