@@ -34,6 +34,8 @@ _decode = msgspec.msgpack.Decoder(Run).decode
 class Connection:
     """The client's end of a connection, and what is on its way."""
 
+    phase = ""
+
     def __init__(self, network: "Network", session: DaemonSession, order: Order) -> None:
         self.session, self.order = session, order
         self.sent: collections.deque[tuple[Run, list[int]]] = collections.deque()
