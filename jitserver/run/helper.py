@@ -127,6 +127,7 @@ class Helper:
                     sock = self._listener.accept()[0]
                     # Check before the fork: a forked process would copy the memory that the check touches.
                     changed = self._imports.audit.changed()
+                    self._imports.preloaded.hide()
                     run = self._fork(sock, changed)
                     if run is not None:
                         return run

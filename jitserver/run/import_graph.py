@@ -13,13 +13,19 @@ _bootstrap: Any = importlib._bootstrap
 
 
 class ImportGraph:
-    """Context that records the imports that modules do while they are imported."""
+    """Context that records the imports that modules do while they are imported.
+
+    Attributes:
+        modules: the modules that were imported in the context.
+    """
 
     def __init__(self) -> None:
+        self.modules: set[str] = set()
         self._imports: dict[str, set[str]] = {}
 
     def __enter__(self) -> "ImportGraph":
         own = self._own = builtins.__import__, _bootstrap._gcd_import
+        self._loaded = frozenset(sys.modules)
 
         # Names and order of the arguments are Python's.
         def import_(
@@ -47,6 +53,7 @@ class ImportGraph:
 
     def __exit__(self, *_: object) -> None:
         builtins.__import__, _bootstrap._gcd_import = self._own
+        self.modules |= sys.modules.keys() - self._loaded
 
     def closure(self, name: str) -> set[str]:
         """Return a module and all modules that were imported for it, whether its import or an earlier one did so."""

@@ -89,13 +89,13 @@ class Imports:
         # Something is wrong with this environment, so import nothing.
         if sum(_IMPORTED_BY not in reason for reason in unfit.values()) > _MAX_UNFIT:
             return True
-        with self.preloaded.visible():
+        with self.preloaded.visible(), self._graph:
             return self._update(unfit)
 
     def _update(self, unfit: Mapping[str, str]) -> bool:
         names = [*_ALWAYS, *history.modules(PACKAGES_WITH_STATE)]
         before, start = len(sys.modules), time.perf_counter()
-        with self.audit, self._environment, self._graph, self.seeding, redirected_output():
+        with self.audit, self._environment, self.seeding, redirected_output():
             found = self._import(names, unfit)
             if not found and "jax" in sys.modules:
                 internals.find_no_plugins()
@@ -120,7 +120,7 @@ class Imports:
             Whether this process can go on, as in `update`.
         """
         recipe = self.operations.pop(0)
-        with self.preloaded.visible(), redirected_output(), warnings.catch_warnings():
+        with self.preloaded.visible(), self._graph, redirected_output(), warnings.catch_warnings():
             warnings.simplefilter("error")
             effects = Effects(self.audit, self._environment, self.seeding)
             preparation.prepare(recipe)

@@ -30,7 +30,7 @@ class Preloaded:
     """Modules that this process has imported in advance, and the finder of their imports by the program."""
 
     def __init__(self, graph: ImportGraph, audit: ImportAudit, environment: EnvironmentLog) -> None:
-        """Take the modules that are loaded now as those that every process has.
+        """Hide nothing yet.
 
         Args:
             graph: which modules the modules import.
@@ -38,12 +38,13 @@ class Preloaded:
             environment: which environment variables the imports have read and set.
         """
         self._graph, self._audit, self._environment = graph, audit, environment
-        self._initial = frozenset(sys.modules)
         self._hidden: dict[str, Any] = {}
         self._bindings: dict[str, tuple[dict[str, Any], str]] = {}
         self._conditions = Conditions()
         self._path: list[str] = []
-        self._on_difference: Callable[[str], None] = lambda _: None
+        self._on_difference: Callable[[str], None] | None = None
+        before = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else len(sys.meta_path)
+        sys.meta_path.insert(before, self)
 
     def __contains__(self, name: object) -> bool:
         """Return whether a module, or a module of a package, was imported in advance and is hidden."""
@@ -52,9 +53,12 @@ class Preloaded:
     # ---- in the helper
 
     def hide(self) -> None:
-        """Hide the modules that were imported since this object was made."""
+        """Hide the modules whose imports were recorded.
+
+        Code of the helper may import a hidden module, which shows it, so this must be called again before a run.
+        """
         for name, module in list(sys.modules.items()):
-            if name in self._initial or name.partition(".")[0] in OWN_PACKAGES or name == "__main__":
+            if name not in self._graph.modules or name.partition(".")[0] in OWN_PACKAGES:
                 continue
             spec = getattr(module, "__spec__", None)
             # Native code makes modules without a spec, and looks for them before it makes another.
@@ -88,8 +92,6 @@ class Preloaded:
         self._on_difference = on_difference
         self._path = list(sys.path)
         self._conditions = Conditions()
-        before = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else len(sys.meta_path)
-        sys.meta_path.insert(before, self)
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         """Return the spec that Python's own finders have for a hidden module, with a loader that shows it."""
@@ -120,6 +122,9 @@ class Preloaded:
     def _import(self, name: str) -> None:
         closure = self._graph.closure(name)
         names = [each for each in self._hidden if each in closure]
+        if self._on_difference is None:
+            self._show(names)
+            return
         written, reason = self._check(name, names)
         if reason:
             self._on_difference(reason)

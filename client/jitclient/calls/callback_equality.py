@@ -82,7 +82,12 @@ def _nothing() -> None:
 
 def _function(func: FunctionType) -> list[Any]:
     code, keywords = canonical_code(func.__code__).blob, func.__kwdefaults__
-    return [code, func.__globals__, func.__defaults__, keywords, *(func.__closure__ or ())]
+    cells = list(zip(func.__code__.co_freevars, func.__closure__ or (), strict=True))
+    if str(func.__module__).startswith("jax."):
+        # JAX's wrapper of a callback holds the name of the platform. A client without that platform lowers its own
+        # trace for the CPU, where the wrapper does the same.
+        cells = [(name, cell) for name, cell in cells if name != "platform" or content_of(cell) not in _PLATFORMS]
+    return [code, func.__globals__, func.__defaults__, keywords, *(cell for _, cell in cells)]
 
 
 def _parts_of_jax(value: Any) -> list[Any] | None:
@@ -90,6 +95,9 @@ def _parts_of_jax(value: Any) -> list[Any] | None:
     attributes, slots = attributes_of(value), slots_of(value)
     return [attributes, slots] if layout_of(type(value)) is object and (attributes or slots) else None
 
+
+_PLATFORMS = ("cpu", "cuda", "rocm")
+"""Platforms for which JAX wraps a callback in the same way."""
 
 _PARTS: dict[type, Any] = {
     FunctionType: _function,

@@ -115,3 +115,26 @@ def test_what_refers_to_itself_has_an_end() -> None:
 
     assert are_equal(around(2.0), around(2.0))
     assert not are_equal(around(2.0), around(3.0))
+
+
+def lowered_for(platform: str, function: Any) -> Any:
+    """Return the wrapper that JAX would have made of a callback for another platform."""
+    names = function.__code__.co_freevars
+    assert "platform" in names
+    cells = [
+        types.CellType(platform) if name == "platform" else cell
+        for name, cell in zip(names, function.__closure__, strict=True)
+    ]
+    made = types.FunctionType(function.__code__, function.__globals__, function.__name__, None, tuple(cells))
+    made.__module__ = function.__module__
+    return made
+
+
+def test_a_platform_for_which_callbacks_are_wrapped_in_the_same_way_does_not_count() -> None:
+    (two,), (three,) = (traced(functools.partial(scaled, k)) for k in (2.0, 3.0))
+    assert are_equal(two, lowered_for("cuda", two))
+    assert not are_equal(two, lowered_for("tpu", two))
+    assert not are_equal(two, lowered_for("cuda", three))
+
+    platform = "cpu"
+    assert not are_equal(lambda: platform, lowered_for("cuda", lambda: platform))

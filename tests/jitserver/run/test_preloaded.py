@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -221,6 +222,28 @@ def test_a_program_that_had_effects_goes_on_and_is_fresh_from_then_on(effect: st
     second = learnt.run("--verbose", script, input="typed\n")
     assert second.stdout.endswith("x\n")
     assert "after it had written something" in second.stderr
+
+
+@pytest.mark.slow
+def test_the_helper_itself_may_import_what_is_hidden(cold: Any, site: Path, until: Any) -> None:
+    install(site, "uses", "import email.message; VALUE = email.message.Message")
+    # Imported for the helper itself, between its imports for runs.
+    install(
+        site,
+        "sitecustomize",
+        """
+        import os
+        own = os.fork
+        def fork():
+            import email.message
+            return own()
+        os.fork = fork
+    """,
+    )
+    learn(cold, until, "uses")
+    script = cold.script("import sys; print('email.message' in sys.modules); import uses; print(uses.VALUE)")
+    done = cold.run("--verbose", script)
+    assert (done.stdout.splitlines()[1:], done.stderr) == (["<class 'email.message.Message'>"], "")
 
 
 @pytest.mark.slow
