@@ -304,6 +304,14 @@ def short_path() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A folder with a short path that other users may enter, wherever temporary files are."""
+    with tempfile.TemporaryDirectory(prefix="js-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 def status(address: str = ADDRESS) -> dict[str, Any]:
     """The daemon's counters, asked for by this process: the command would be one more process for each test."""
     from jitclient.core.settings import Settings

@@ -102,9 +102,9 @@ def as_another_user() -> Iterator[int]:
         os.setresuid(0, 0, 0)
 
 
-def test_a_socket_of_another_user_is_refused_with_its_user(short_path: Path) -> None:
-    where = Address(short_path / "d.sock")
-    short_path.chmod(0o777)
+def test_a_socket_of_another_user_is_refused_with_its_user(open_path: Path) -> None:
+    where = Address(open_path / "d.sock")
+    open_path.chmod(0o777)
     with as_another_user() as other:
         listening = where.listen()
     with listening, pytest.raises(WrongUser, match=f"belongs to uid {other}; a daemon serves one user"):
@@ -112,18 +112,18 @@ def test_a_socket_of_another_user_is_refused_with_its_user(short_path: Path) -> 
 
 
 @pytest.mark.parametrize("shut", ["nothing", "socket", "folder"])
-def test_a_socket_of_root_is_refused_to_others_with_its_user(short_path: Path, shut: str) -> None:
-    where = Address(short_path / "d.sock")
+def test_a_socket_of_root_is_refused_to_others_with_its_user(open_path: Path, shut: str) -> None:
+    where = Address(open_path / "d.sock")
     with where.listen():
         where.path.chmod(0o600 if shut == "socket" else 0o666)
-        short_path.chmod(0o700 if shut == "folder" else 0o777)
+        open_path.chmod(0o700 if shut == "folder" else 0o777)
         with as_another_user(), pytest.raises(WrongUser, match="belongs to uid 0; a daemon serves one user"):
             where.connect()
 
 
-def test_a_socket_that_the_systems_systemd_opened_for_this_user_is_this_users(short_path: Path) -> None:
-    where = Address(short_path / "d.sock")
-    short_path.chmod(0o755)
+def test_a_socket_that_the_systems_systemd_opened_for_this_user_is_this_users(open_path: Path) -> None:
+    where = Address(open_path / "d.sock")
+    open_path.chmod(0o755)
     with where.listen():
         with contextlib.suppress(PermissionError):
             os.chown(where.path, 65534, -1)
@@ -131,10 +131,10 @@ def test_a_socket_that_the_systems_systemd_opened_for_this_user_is_this_users(sh
             where.connect().close()
 
 
-def test_a_socket_of_this_user_that_denies_the_access_is_no_other_users(short_path: Path) -> None:
-    short_path.chmod(0o777)
+def test_a_socket_of_this_user_that_denies_the_access_is_no_other_users(open_path: Path) -> None:
+    open_path.chmod(0o777)
     with as_another_user():
-        where = Address(short_path / "d.sock")
+        where = Address(open_path / "d.sock")
         with where.listen():
             where.path.chmod(0)
             with pytest.raises(DaemonUnavailable, match="Permission denied"):

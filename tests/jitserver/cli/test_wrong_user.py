@@ -16,12 +16,12 @@ SAYS = f"belongs to uid {OTHER}; a daemon serves one user"
 
 
 @pytest.fixture
-def address(short_path: Path) -> Iterator[str]:
+def address(open_path: Path) -> Iterator[str]:
     """The address of a socket at which another user's process listens, and answers nothing."""
     if os.getuid() != 0:
         pytest.skip("only root can be another user")
-    os.chown(short_path, OTHER, -1)
-    where = Address(short_path / "d.sock")
+    os.chown(open_path, OTHER, -1)
+    where = Address(open_path / "d.sock")
     os.seteuid(OTHER)
     try:
         listening = where.listen()
