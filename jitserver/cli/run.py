@@ -25,9 +25,12 @@ from jitserver.run import front
     help="At the exit, print which programs were used, and what ran in this process.",
 )
 @click.option("--fresh", is_flag=True, help="Run the program in a fresh process.")
+@click.option(front.FRESH_REASON.rstrip("="), "reason", hidden=True)
 @click.option("--verbose", is_flag=True, help="Print why the program runs in a fresh process, if it does.")
 @click.argument("words", metavar="(script.py | script | -m module) [argument ...]", nargs=-1, type=click.UNPROCESSED)
-def run(no_jit: bool, packages: tuple[str, ...], fresh: bool, verbose: bool, words: tuple[str, ...]) -> None:
+def run(
+    no_jit: bool, packages: tuple[str, ...], fresh: bool, reason: str | None, verbose: bool, words: tuple[str, ...]
+) -> None:
     """Run a program, unchanged, with its jits on the daemon.
 
     The program starts in a process that has already imported the modules that your programs use. Otherwise it behaves
@@ -35,6 +38,7 @@ def run(no_jit: bool, packages: tuple[str, ...], fresh: bool, verbose: bool, wor
     """
     given = {"--no-jit": no_jit, "--fresh": fresh, "--verbose": verbose}
     options = [option for option, is_given in given.items() if is_given]
+    options += [f"{front.FRESH_REASON}{reason}"] if reason is not None else []
     options += [word for name in packages for word in ("--package", name)]
     command = front.parsed([*options, *words])
     unknown = next((word for word in words if word not in front.OPTIONS), "-m")

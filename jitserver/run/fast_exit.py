@@ -27,9 +27,13 @@ def exempt_loaded_modules() -> None:
     _exempt.update(name for name in sys.modules if name.partition(".")[0] in packages)
 
 
-def _keep_exempt_modules() -> None:
-    modules = [sys.modules.pop(name) for name in _exempt if name in sys.modules]
+def keep(modules: object) -> None:
+    """Keep modules until the process has ended."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(modules))
+
+
+def _keep_exempt_modules() -> None:
+    keep([sys.modules.pop(name) for name in _exempt if name in sys.modules])
     # Standard output is missing, unusable, or closed.
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.__stdout__.reconfigure(line_buffering=True)  # type: ignore[union-attr]

@@ -12,7 +12,7 @@ import sys
 import threading
 
 from jitclient.core.notices import print_notice
-from jitserver.run import child, history, process_facts
+from jitserver.run import child, front, history, process_facts
 from jitserver.run.request import Request
 from jitserver.run.standard_input import StandardInput
 
@@ -59,14 +59,18 @@ class FreshStart:
         """Execute the command again, in the state in which this process began.
 
         Raises:
-            OSError, ValueError: the state cannot be restored.
+            OSError, ValueError: the state cannot be restored, or the words that started the command are not known.
         """
         request = self._request
         environment = dict(request.environment)
         if b"LC_CTYPE" not in process_facts.variables():
             environment.pop(b"LC_CTYPE", None)
-        at = len(request.started) - request.options
-        words = [*request.started[:at], f"--fresh={reason}", *request.started[at:]]
+        arguments = request.command.arguments
+        # The options end where the program begins: `-m` and its name, or its name alone.
+        end = len(request.started) - len(arguments) - (2 if request.command.is_module else 1)
+        if request.started[len(request.started) - len(arguments) :] != arguments:
+            raise ValueError("the command was not started by its own words")
+        words = [*request.started[:end], f"{front.FRESH_REASON}{reason}", *request.started[end:]]
         os.chdir(request.cwd)
         os.sched_setaffinity(0, self._processors)
         for number, limit in self._limits.items():

@@ -23,16 +23,18 @@ _REPORTS = {"--report": "text", "--report=json": "json"}
 _FRESH = "--fresh"
 OPTIONS = ("--no-jit", "--verbose", _FRESH, *_REPORTS, _PACKAGE)
 """Options of the command."""
+FRESH_REASON = f"{_FRESH}-reason="
+"""Option of a run that starts again in a fresh process, which says why."""
 
 
 def parsed(words: Sequence[str]) -> Command | None:
     """Parse the words of a command line; return None if they ask for help, or are invalid."""
     given, packages = [], []
     left, fresh = list(words), ""
-    while left and (left[0] in OPTIONS or left[0].startswith(f"{_FRESH}=")):
+    while left and (left[0] in OPTIONS or left[0].startswith(FRESH_REASON)):
         option = left.pop(0)
         if option.startswith(_FRESH):
-            fresh = option.removeprefix(_FRESH).removeprefix("=") or "--fresh was given"
+            fresh = option.removeprefix(FRESH_REASON) if option.startswith(FRESH_REASON) else "--fresh was given"
         elif option != _PACKAGE:
             given.append(option)
         elif left:

@@ -23,6 +23,7 @@ from jitserver.run import (
     fd_passing,
     helper_address,
     helpers,
+    history,
     process_facts,
     program,
     scan,
@@ -128,6 +129,8 @@ class Helper:
                     # Check before the fork: a forked process would copy the memory that the check touches.
                     changed = self._imports.audit.changed()
                     self._imports.preloaded.hide()
+                    # Read before the fork, for all runs.
+                    history.fresh_programs()
                     run = self._fork(sock, changed)
                     if run is not None:
                         return run

@@ -5,6 +5,7 @@ The history names modules of installed packages only: the user's own modules may
 
 import atexit
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -113,7 +114,17 @@ def note_fresh(command: Command, cwd: str) -> None:
 
 def must_be_fresh(command: Command, cwd: str) -> bool:
     """Return whether a program was added by `note_fresh`."""
-    return _program(command, cwd) in _read().fresh
+    return _program(command, cwd) in fresh_programs()
+
+
+def fresh_programs() -> frozenset[str]:
+    """Return the programs that were added by `note_fresh`. Cached until the history changes."""
+    return _fresh_programs(version())
+
+
+@functools.lru_cache(maxsize=1)
+def _fresh_programs(_: int) -> frozenset[str]:
+    return frozenset(_read().fresh)
 
 
 def _program(command: Command, cwd: str) -> str:

@@ -17,6 +17,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
 from jitclient.capture.user_code.installed import OWN_PACKAGES
+from jitserver.run import fast_exit
 from jitserver.run.conditions import Conditions
 from jitserver.run.environment_log import EnvironmentLog
 from jitserver.run.import_audit import ImportAudit
@@ -41,7 +42,6 @@ class Preloaded:
         self._hidden: dict[str, Any] = {}
         self._bindings: dict[str, tuple[dict[str, Any], str]] = {}
         self._conditions = Conditions()
-        self._path: list[str] = []
         self._on_difference: Callable[[str], None] | None = None
         before = sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else len(sys.meta_path)
         sys.meta_path.insert(before, self)
@@ -90,7 +90,7 @@ class Preloaded:
                 returns, the program gets what the helper has imported.
         """
         self._on_difference = on_difference
-        self._path = list(sys.path)
+        fast_exit.keep(self._hidden)
         self._conditions = Conditions()
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
@@ -165,14 +165,9 @@ class Preloaded:
 
     def _shadowed(self, names: Sequence[str]) -> str:
         """Return a module that the program's import path or finders have elsewhere; empty if there is none."""
-        known = set(self._path)
-        if [entry for entry in sys.path if entry in known] != self._path:
-            return names[-1]
-        new = [entry for at, entry in enumerate(sys.path) if entry not in known and not known.isdisjoint(sys.path[at:])]
-        tops = dict.fromkeys(name.partition(".")[0] for name in names)
-        for top in tops if new else ():
-            spec = PathFinder.find_spec(top, new)
-            if spec is not None and spec.loader is not None and spec.origin is not None:
+        for top in dict.fromkeys(name.partition(".")[0] for name in names):
+            spec = PathFinder.find_spec(top)
+            if top in self._hidden and spec is not None and spec.origin != self._hidden[top].__spec__.origin:
                 return top
         for finder in self._conditions.new_finders():
             for name in names:

@@ -10,9 +10,6 @@ KEPT_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores in every process."""
 
 
-_WORDS_BEFORE = 2
-"""Number of the words in `sys.argv` before the options: that of the program, and "run"."""
-
 GO = "go"
 """Last message of the command: from then on, the run belongs to the helper's child.
 
@@ -60,7 +57,6 @@ class Request(NamedTuple):
         fds: the numbers of the file descriptors that come with the request.
         terminal: whether the first three are a terminal made for the run.
         started: the words that started this process.
-        options: how many of them, from the end, are the command's own options and the program with its arguments.
     """
 
     command: Command
@@ -72,7 +68,6 @@ class Request(NamedTuple):
     fds: list[int]
     terminal: bool
     started: list[str]
-    options: int
 
     @classmethod
     def of_this_process(cls, command: Command, terminal: bool) -> "Request":
@@ -93,7 +88,6 @@ class Request(NamedTuple):
             inherited(),
             terminal,
             list(sys.orig_argv),
-            len(sys.argv) - _WORDS_BEFORE,
         )
 
     def plain(self) -> tuple[Any, ...]:

@@ -110,6 +110,10 @@ PROGRAMS = {
     "reloaded": ("import importlib, reads, configures; importlib.reload(reads)", "reads"),
     "removed": ("import sys, reads, configures; del sys.modules['reads']; import reads", "reads"),
     "an optional one": ("import optional", "optional"),
+    "in a directory twice": (
+        "import os, sys; sys.path.insert(0, os.environ['PYTHONPATH'].split(os.pathsep)[0]); import uses",
+        "uses",
+    ),
 }
 """Programs that change something, or not, before they import a package; and that package."""
 
@@ -125,6 +129,7 @@ IN_THE_HELPER = {
     "reloaded",
     "removed",
     "an optional one",
+    "in a directory twice",
 }
 """Programs that need no fresh process."""
 
@@ -207,6 +212,17 @@ def test_a_fresh_process_has_the_state_in_which_the_program_began(learnt: Any) -
 
 
 EFFECTS = {"prints": "print('begins', flush=True)", "reads": "input()", "starts": "import os; os.system('true')"}
+
+
+@pytest.mark.slow
+def test_options_before_the_command_stay_before_it(learnt: Any) -> None:
+    script = learnt.script("import configures, uses, sys; print(uses.VALUE, sys.argv[1:])", "options.py")
+    words = [sys.executable, "-m", "jitserver", "--address", learnt.variables["JITSERVER_ADDRESS"], "run"]
+    options: Any = {"env": learnt.variables, "cwd": learnt.folder, "capture_output": True, "text": True}
+    for program, shown in ([script, "run", "--fresh"], ["run", "--fresh"]), (["-m", "options", "x"], ["x"]):
+        done = subprocess.run([*words, "--no-jit", "--verbose", *program], check=True, timeout=SECONDS, **options)
+        assert done.stdout == f"x {shown}\n"
+        assert "environment variable VARIABLE differs" in done.stderr
 
 
 @pytest.mark.slow
