@@ -1,6 +1,5 @@
 """Console scripts are found by name, as a shell finds them."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -45,8 +44,15 @@ def test_only_scripts_that_this_environments_python_runs_count(kind: str, folder
     assert resolved("mosaic") == (str(folders[1] / "mosaic") if is_found else "mosaic")
 
 
-def test_this_environments_scripts_need_no_path(folders: tuple[Path, Path]) -> None:
-    assert resolved("pip") == os.path.join(os.path.dirname(sys.executable), "pip")
+def test_this_environments_scripts_need_no_path(
+    folders: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = tmp_path / "environment"
+    environment.mkdir()
+    write(environment / "mosaic", "#!{python}\n")
+    write(folders[1] / "mosaic", "#!{python}\n")
+    monkeypatch.setattr(sys, "executable", str(environment / "python"))
+    assert resolved("mosaic") == str(environment / "mosaic")
 
 
 def test_files_come_first_and_folders_without_a_program_do_not(folders: tuple[Path, Path]) -> None:

@@ -1,7 +1,7 @@
 """The crash journal: programs in progress when a daemon died get strikes; those of a regular shutdown do not."""
 
 import contextlib
-import os
+import random
 import signal
 import subprocess
 import sys
@@ -262,7 +262,11 @@ def test_each_folder_of_the_cache_has_its_own_journals(dies: Any, tmp_path: Path
     assert phases(tmp_path) == {"a" * 32: ["tracing"]}
 
 
-@pytest.mark.parametrize("content", [b"", b"\1", os.urandom(SLOT * 64), mark("running", "a" * 32, "f()")[:-1]])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\1", random.Random(0).randbytes(SLOT * 64), mark("running", "a" * 32, "f()")[:-1]],
+    ids=["empty", "one byte", "noise", "incomplete"],
+)
 def test_an_invalid_journal_is_removed(dies: Any, tmp_path: Path, content: bytes) -> None:
     dies("die()")
     [path] = tmp_path.glob("*.journal")
