@@ -471,7 +471,7 @@ def test_a_dry_run_that_ends_the_daemon_is_the_last_of_its_program_which_is_call
     crashes = f"""if True:
         import os, sys
         from jitserver.programs import prewarm
-        prewarm._run_on_zeros = lambda program: os._exit(7)
+        prewarm._run_on_zeros = lambda program: os.abort()
         sys.argv = ["jitserver", "serve", "--address", {own.address!r}]
         from jitserver.cli import main
         main()
@@ -482,7 +482,7 @@ def test_a_dry_run_that_ends_the_daemon_is_the_last_of_its_program_which_is_call
         stderr=subprocess.DEVNULL,
         timeout=60,
     )
-    assert done.returncode == 7
+    assert done.returncode == -signal.SIGABRT
     with own.serving():
         until(lambda: own.counts()["restores"] == 2, "both to be loaded")
         assert own.run(TWICE) == first
