@@ -1,6 +1,8 @@
 """Conditions under which imports do in a run what they did in its helper, but for the variables that they read."""
 
 import builtins
+import ctypes
+import itertools
 import logging
 import os
 import sys
@@ -34,12 +36,19 @@ _OF_NATIVE: Mapping[str, Callable[[], Any]] = {
 }
 
 
+def _environment() -> dict[str, str]:
+    """Return the environment variables that native code finds: `os.putenv` changes them, and not `os.environ`."""
+    found: Any = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
+    items = (os.fsdecode(item).partition("=") for item in itertools.takewhile(bool, found))
+    return {name: value for name, _, value in items}
+
+
 class Conditions:
     """Conditions of this moment."""
 
     def __init__(self) -> None:
         self._values = {name: get() for name, get in {**_OF_ALL, **_OF_NATIVE}.items()}
-        self._variables = process_facts.native_variables(os.environ)
+        self._variables = process_facts.native_variables(_environment())
         self._finders = finders()
 
     def allow(self, written: Mapping[str, str | None]) -> None:
@@ -60,7 +69,7 @@ class Conditions:
             now = get()
             if now != self._values[name]:
                 return name
-        now = process_facts.native_variables(os.environ)
+        now = process_facts.native_variables(_environment())
         names = sorted(name for name in {*now, *self._variables} if now.get(name) != self._variables.get(name))
         if native <= _WITHOUT_ACCELERATORS:
             names = [name for name in names if not name.startswith(process_facts.ACCELERATOR_PREFIXES)]

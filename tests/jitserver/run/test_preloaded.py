@@ -101,6 +101,7 @@ PROGRAMS = {
         "native",
     ),
     "threads": ("import configures_threads, native", "native"),
+    "threads, unseen by Python": ("import puts_threads, native", "native"),
     "imported by name": ("import importlib; importlib.import_module('uses'); import uses", "uses"),
     "imported in a thread": (
         "import threading; t = threading.Thread(target=__import__, args=('uses',)); t.start(); t.join(); import uses",
@@ -137,6 +138,7 @@ MODULES = {
     "own/reads.py": "VALUE = 'of the user'",
     "own/configuration": "",
     "configures.py": "import os; os.environ['VARIABLE'] = 'x'",
+    "puts_threads.py": "import os; os.putenv('OMP_NUM_THREADS', '1')",
     "configures_threads.py": "import os; os.environ['OMP_NUM_THREADS'] = '1'",
     "looker.py": "import sys; sys.meta_path.insert(0, type('Looker', (), {'find_spec': lambda *_: None}))",
     "finder.py": """
