@@ -5,46 +5,13 @@ versions have trace functions, which report each call, so that a trace takes twi
 profilers and coverage tools have installed are not replaced.
 """
 
-import contextlib
-import gc
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
-_collecting: set[int] = set()
-"""Ids of the threads that collect garbage, while an observation records them."""
-
-
-def collects_garbage() -> bool:
-    """Return whether this thread collects garbage now."""
-    return bool(_collecting) and threading.get_ident() in _collecting
-
-
-@contextlib.contextmanager
-def recording_garbage() -> Iterator[None]:
-    """Record which threads collect garbage during the `with` block, callbacks of `gc` included."""
-
-    def begins(phase: str, info: dict[str, int]) -> None:
-        if phase == "start":
-            _collecting.add(threading.get_ident())
-
-    def ends(phase: str, info: dict[str, int]) -> None:
-        if phase == "stop":
-            _collecting.discard(threading.get_ident())
-
-    gc.callbacks.insert(0, begins)
-    gc.callbacks.append(ends)
-    try:
-        yield
-    finally:
-        for callback in (begins, ends):
-            # The program may have removed it.
-            with contextlib.suppress(ValueError):
-                gc.callbacks.remove(callback)
-        _collecting.discard(threading.get_ident())
-
+from jitclient.capture.manifest.garbage import collects_garbage
 
 Started = Callable[[CodeType, dict[str, Any]], None]
 """A function that receives each code object that starts to run, with its globals, and some more than once."""

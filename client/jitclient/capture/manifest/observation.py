@@ -2,15 +2,15 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from jitclient.capture.manifest import hooks
 from jitclient.capture.manifest.changes import Place, changed_counters, written
 from jitclient.capture.manifest.definitions import Tree, bytes_of
-from jitclient.capture.manifest.hooks import Hook, hook_of_thread
+from jitclient.capture.manifest.garbage import GarbageRecorder
+from jitclient.capture.manifest.hooks import hook_of_thread
 from jitclient.capture.manifest.places import ABSENT, CACHE, CHANGED_PLACES, IMPORTED, resolve
 from jitclient.capture.manifest.reads import ambient_of, functions_below, is_observed, names_read
 from jitclient.capture.manifest.state import Digests
@@ -159,22 +159,23 @@ def observed() -> Iterator[Observation]:
 
     Errors of the observation are recorded in `Observation.unobserved_reason`, and do not disturb that code.
     """
-    observation, hook = Observation(), hook_of_thread()
+    observation, hook, garbage = Observation(), hook_of_thread(), GarbageRecorder()
     with contextlib.ExitStack() as stack:
         try:
             observation.unobserved_reason = hook.add(observation.started)
             if not observation.unobserved_reason:
-                stack.callback(_remove, hook, observation)
-            stack.enter_context(hooks.recording_garbage())
+                stack.callback(_end, lambda: hook.remove(observation.started), observation)
+            stack.callback(_end, garbage.stop, observation)
+            garbage.start()
         except Exception as error:
             observation.unobserved_reason = _failure(error)
         yield observation
 
 
-def _remove(hook: Hook, observation: Observation) -> None:
-    """Remove a hook. Record the reason if some code may not have been reported."""
+def _end(stop: Callable[[], str], observation: Observation) -> None:
+    """Stop listening. Record the reason if some code may not have been reported."""
     try:
-        observation.unobserved_reason = hook.remove(observation.started) or observation.unobserved_reason
+        observation.unobserved_reason = stop() or observation.unobserved_reason
     except Exception as error:
         observation.unobserved_reason = _failure(error)
 

@@ -16,7 +16,7 @@ from jitclient.capture.user_code.installed import OWN_PACKAGES, is_user_module, 
 ABSENT: Any = object()
 """Stands for the value of a name that leads to no value."""
 
-FOUNDATIONS = frozenset({"jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "opt_einsum"})
+FOUNDATIONS = frozenset({"jax", "jaxlib", "numpy", "scipy", "ml_dtypes", "opt_einsum", "jax_plugins"})
 """Packages whose settings are part of the context. Of their modules, only plain constants are described."""
 
 _NEEDED_BY_US = frozenset({"click", "cloudpickle", "flatbuffers", "msgspec", "platformdirs", "rich", "rpyc", "tblib"})

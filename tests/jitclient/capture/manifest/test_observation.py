@@ -83,6 +83,37 @@ def test_what_runs_while_garbage_is_collected_reads_nothing(package: Write, by: 
     assert one.seen
 
 
+def test_a_collection_that_begins_at_any_moment_hides_nothing(package: Write) -> None:
+    """Python 3.12 and later collect between two instructions, and so between the first callback and the second."""
+    one = package("GAIN = 2.0\ndef op(x): return x * GAIN")
+    kept = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        found = [reads_of(one.op, 1.0) for _ in range(20)]
+    finally:
+        gc.set_threshold(*kept)
+    assert all("mf_one:GAIN" in reads.names for reads in found)
+
+
+def test_a_collection_whose_end_nobody_reports_makes_the_trace_unobserved(package: Write) -> None:
+    one = package("GAIN = 2.0\ndef op(x): return x * GAIN")
+    kept = list(gc.callbacks)
+
+    def take_away(phase: str, info: dict[str, int]) -> None:
+        gc.callbacks[:] = kept
+
+    def function() -> None:
+        gc.callbacks.append(take_away)
+        gc.collect()
+        one.op(1.0)
+
+    try:
+        assert "end of a collection" in reads_of(function).unobserved_reason
+    finally:
+        gc.callbacks[:] = kept
+    assert "mf_one:GAIN" in reads_of(one.op, 1.0).names
+
+
 def test_jax_alone_reads_nothing() -> None:
     import jax.numpy as jnp
 
@@ -403,7 +434,8 @@ def test_a_failure_of_ours_is_no_exception(package: Write, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr("jitclient.capture.manifest.observation.names_read", fail)
         assert reads_of(one.op, 1.0).unobserved_reason == "the trace could not be observed: ValueError: ours"
-    for place in ("hooks.collects_garbage", "hooks.recording_garbage", "trees._walked"):
+    recorder = "observation.GarbageRecorder"
+    for place in ("hooks.collects_garbage", f"{recorder}.start", f"{recorder}.stop", "trees._walked"):
         with monkeypatch.context() as patch:
             patch.setattr(f"jitclient.capture.manifest.{place}", fail)
             assert "ours" in reads_of(one.op, 1.0).unobserved_reason
