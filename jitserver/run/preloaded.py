@@ -17,6 +17,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
 from jitclient.capture.user_code.installed import OWN_PACKAGES
+from jitclient.jaxside import interop
 from jitserver.run import fast_exit
 from jitserver.run.conditions import Conditions
 from jitserver.run.environment_log import EnvironmentLog
@@ -135,6 +136,7 @@ class Preloaded:
                 os.environ[variable] = value
         self._conditions.allow(written)
         self._show(names)
+        interop.have_loaded(names)
 
     def _show(self, names: Sequence[str]) -> None:
         for name in names:

@@ -7,7 +7,7 @@ scan and `device_put` accept the arrays. If a version of jax lacks the required 
 
 import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import ModuleType
 from typing import Any
 
@@ -78,6 +78,13 @@ def when_loaded(action: Callable[[], None], module: str = "jax", holding: str = 
         waiting = _WhenLoaded(module)
         sys.meta_path.insert(0, waiting)
     waiting.actions.append(action)
+
+
+def have_loaded(modules: Collection[str]) -> None:
+    """Call the functions that wait for modules which were put into `sys.modules` without an import of each."""
+    for finder in list(sys.meta_path):
+        if isinstance(finder, _WhenLoaded) and finder.module in modules:
+            finder.end()
 
 
 def register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
@@ -153,11 +160,15 @@ class _WhenLoaded:
 
         def exec_module(module: ModuleType) -> None:
             del loader.exec_module
-            # Another thread may have removed this finder.
-            with contextlib.suppress(ValueError):
-                sys.meta_path.remove(self)
             load(module)
-            for action in self.actions:
-                action()
+            self.end()
 
         loader.exec_module = exec_module
+
+    def end(self) -> None:
+        """Call the functions, each once, and wait no longer."""
+        # Another thread may have removed this finder.
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(self)
+        while self.actions:
+            self.actions.pop(0)()

@@ -265,6 +265,16 @@ def test_the_helper_itself_may_import_what_is_hidden(cold: Any, site: Path, unti
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("first", ["jax", "optax"])
+def test_jits_are_routed_and_operations_reused_whichever_package_is_first(first: str, learnt: Any, until: Any) -> None:
+    learn(learnt, until, "optax", "jax")
+    places = "type(jax.jit(len)).__module__, jax._src.pjit._infer_params.__module__"
+    done = learnt.run("--verbose", learnt.script(f"import {first}\nimport jax\nprint({places})"))
+    assert done.stderr == ""
+    assert done.stdout.split() == ["jitclient.calls.remote_function", "jitclient.jaxside.operations.reuse"]
+
+
+@pytest.mark.slow
 def test_a_fresh_process_can_be_asked_for(learnt: Any) -> None:
     done = learnt.run("--fresh", "--verbose", learnt.script("import uses; print(uses.VALUE)"))
     assert (done.stdout, done.stderr) == (
