@@ -180,9 +180,7 @@ def dial(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | S
         return over_ssh, remote_address, started
     with contextlib.suppress(DaemonUnavailable):
         return *_dialled(chosen, patience), None
-    # Imported late: not needed if a daemon answers.
-    from jitclient.session import launch
-
+    launch = _launch()
     address = default_addresses(chosen.address)[0]
     if sys.platform != "linux":
         raise DaemonUnavailable(_NEEDS_LINUX)
@@ -210,11 +208,24 @@ def start_ahead(chosen: Settings, packages: Iterable[str]) -> None:
     # A socket that no daemon listens at is left to the first call: finding out here would cost each program time.
     if any(address.path.exists() for address in addresses):
         return
-    from jitclient.session import launch
-
-    started = launch.begin_start(addresses[0], packages)
+    started = _launch().begin_start(addresses[0], packages)
     if started is not None:
         print_notice(f"started a daemon (pid {started}, {addresses[0]})")
+
+
+def _launch() -> Any:
+    """Return the module that starts daemons, which is imported only where no daemon answers.
+
+    Raises:
+        DaemonUnavailable: It cannot be imported any more: the package was removed or replaced since this process began.
+    """
+    try:
+        from jitclient.session import launch
+    except ImportError as error:
+        raise DaemonUnavailable(
+            f"no daemon answers, and none can be started: jitserver was removed ({error})"
+        ) from None
+    return launch
 
 
 def ask(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
