@@ -38,6 +38,21 @@ def test_a_call_whose_program_is_found_imports_no_jax(run_script: Callable[..., 
     assert run_script(program) == []
 
 
+def test_a_jax_program_whose_programs_are_found_imports_no_pallas(run_script: Callable[..., Any], daemon: str) -> None:
+    program = """
+        import json, sys, jax, numpy as np, jitclient
+
+        @jitclient.jit
+        def triple(x):
+            return x * 3
+
+        assert triple(np.arange(3)).tolist() == [0, 3, 6]
+        print(json.dumps([name for name in ("jax.extend", "jax._src.pallas") if name in sys.modules]))
+    """
+    run_script(program)
+    assert run_script(program) == []
+
+
 OF_CALLS = (
     "cloudpickle",
     "jitclient.arrays",

@@ -62,6 +62,16 @@ def trace_context_and_level() -> tuple[Callable[[], Any], Any, Any] | None:
     return found if None not in found and hasattr(level, "value") else None
 
 
+def trace_state() -> Callable[..., Any]:
+    """Return `jax.extend.core.get_opaque_trace_state`, without the import of `jax.extend`, which imports Pallas."""
+    found: Callable[..., Any] | None = _get("core.get_opaque_trace_state")
+    if found is not None:
+        return found
+    from jax.extend.core import get_opaque_trace_state
+
+    return get_opaque_trace_state
+
+
 def window(start: Any, size: int) -> Any:
     """Return an index that selects `start : start + size`, where `size` is static and `start` may be traced."""
     import jax

@@ -2,10 +2,10 @@
 
 import functools
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from jitclient.core.threads import Thread
+from jitclient.jaxside import internals
 
 
 def is_active() -> bool:
@@ -27,11 +27,7 @@ def _state() -> Any:
     return _reader()(convention="flax")
 
 
-@functools.cache
-def _reader() -> Callable[..., Any]:
-    from jax.extend.core import get_opaque_trace_state
-
-    return get_opaque_trace_state
+_reader = functools.cache(internals.trace_state)
 
 
 @functools.cache

@@ -5,6 +5,7 @@ otherwise, and the fallbacks of `register_arrays` and `stages`.
 from collections.abc import Callable
 from typing import Any
 
+import jax.extend.core
 import jax.numpy as jnp
 import pytest
 
@@ -15,6 +16,7 @@ LACKS: dict[str, tuple[Callable[[], Any], Any]] = {
     "mesh.thread_resources": (internals.mesh_of_block, None),
     "config.trace_context": (lambda: (internals.trace_context()(), internals.trace_context_and_level()), (None, None)),
     "core.trace_state_strong_ref": (internals.trace_context_and_level, None),
+    "core.get_opaque_trace_state": (internals.trace_state, jax.extend.core.get_opaque_trace_state),
     "indexing.dslice": (lambda: jnp.arange(5)[internals.window(1, 2)].tolist(), [1, 2]),
     "xla_bridge.get_backend": (lambda: internals.replace_get_backend(pytest.fail), False),
     "xla_bridge._discover_and_register_pjrt_plugins": (internals.find_no_plugins, None),
