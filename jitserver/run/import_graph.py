@@ -68,7 +68,7 @@ class ImportGraph:
         parts = [inner for part in parts if (inner := f"{name}.{part}") in sys.modules]
         # Native code imports modules without a call of `__import__`.
         new = islice(reversed(sys.modules), max(len(sys.modules) - loaded, 0))
-        self._add(_imported_now(), [name, *parts, *new])
+        self._add(imported_now(), [name, *parts, *new])
 
     def _add(self, importer: str, names: Iterable[str]) -> None:
         new = set(names) - self._imports.setdefault(importer, set())
@@ -95,8 +95,8 @@ def is_importing(frame: FrameType) -> bool:
     return frame.f_code.co_name == "<module>" and getattr(spec, "_initializing", False)
 
 
-def _imported_now() -> str:
-    """Return the innermost module that is being imported: functions of others may import for it."""
+def imported_now() -> str:
+    """Return the innermost module that is being imported, whose functions or those of others have made a call."""
     frame: Any = sys._getframe(2)
     while frame is not None and not is_importing(frame):
         frame = frame.f_back

@@ -17,6 +17,7 @@ from jitserver.run.effects import PACKAGES_WITH_STATE, Effects, redirected_outpu
 from jitserver.run.environment_log import EnvironmentLog
 from jitserver.run.import_audit import ImportAudit
 from jitserver.run.import_graph import ImportGraph
+from jitserver.run.loggers import Loggers
 from jitserver.run.preloaded import Preloaded
 from jitserver.run.random_state import Seeding
 
@@ -54,7 +55,8 @@ class Imports:
         self.seeding = Seeding()
         self._graph = ImportGraph()
         self._environment = EnvironmentLog()
-        self.preloaded = Preloaded(self._graph, self.audit, self._environment)
+        self._loggers = Loggers()
+        self.preloaded = Preloaded(self._graph, self.audit, self._environment, self._loggers)
         self.total = 0, 0.0
         self.operations: list[bytes] = []
         self._helper = helper
@@ -89,7 +91,7 @@ class Imports:
         # Something is wrong with this environment, so import nothing.
         if sum(_IMPORTED_BY not in reason for reason in unfit.values()) > _MAX_UNFIT:
             return True
-        with self.preloaded.visible(), self._graph:
+        with self.preloaded.visible(), self._graph, self._loggers:
             return self._update(unfit)
 
     def _update(self, unfit: Mapping[str, str]) -> bool:
@@ -120,7 +122,7 @@ class Imports:
             Whether this process can go on, as in `update`.
         """
         recipe = self.operations.pop(0)
-        with self.preloaded.visible(), self._graph, redirected_output(), warnings.catch_warnings():
+        with self.preloaded.visible(), self._graph, self._loggers, redirected_output(), warnings.catch_warnings():
             warnings.simplefilter("error")
             effects = Effects(self.audit, self._environment, self.seeding)
             preparation.prepare(recipe)

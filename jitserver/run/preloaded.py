@@ -23,6 +23,7 @@ from jitserver.run.conditions import Conditions
 from jitserver.run.environment_log import EnvironmentLog
 from jitserver.run.import_audit import ImportAudit
 from jitserver.run.import_graph import ImportGraph
+from jitserver.run.loggers import Loggers
 
 _PART_OF_PYTHON = ("built-in", "frozen")
 _NATIVE = tuple(importlib.machinery.EXTENSION_SUFFIXES)
@@ -31,15 +32,16 @@ _NATIVE = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 class Preloaded:
     """Modules that this process has imported in advance, and the finder of their imports by the program."""
 
-    def __init__(self, graph: ImportGraph, audit: ImportAudit, environment: EnvironmentLog) -> None:
+    def __init__(self, graph: ImportGraph, audit: ImportAudit, environment: EnvironmentLog, loggers: Loggers) -> None:
         """Hide nothing yet.
 
         Args:
             graph: which modules the modules import.
             audit: which files the imports have looked up.
             environment: which environment variables the imports have read and set.
+            loggers: which loggers the imports have made.
         """
-        self._graph, self._audit, self._environment = graph, audit, environment
+        self._graph, self._audit, self._environment, self._loggers = graph, audit, environment, loggers
         self._hidden: dict[str, Any] = {}
         self._bindings: dict[str, tuple[dict[str, Any], str]] = {}
         self._conditions = Conditions()
@@ -71,11 +73,13 @@ class Preloaded:
             if isinstance(holder, types.ModuleType) and vars(holder).get(attribute) is module:
                 self._bindings[name] = vars(holder), attribute
                 del vars(holder)[attribute]
+        self._loggers.hide()
 
     @contextlib.contextmanager
     def visible(self) -> Iterator[None]:
         """Show all modules within a block."""
         self._show(list(self._hidden))
+        self._loggers.show()
         try:
             yield
         finally:
@@ -136,6 +140,7 @@ class Preloaded:
                 os.environ[variable] = value
         self._conditions.allow(written)
         self._show(names)
+        self._loggers.show_for({*names})
         interop.have_loaded(names)
 
     def _show(self, names: Sequence[str]) -> None:
@@ -158,6 +163,9 @@ class Preloaded:
         written, variable = self._environment.replay(set(names), os.environ)
         if variable:
             return {}, f"environment variable {variable} differs from its value when the helper imported {name}"
+        logger = self._loggers.taken({*names})
+        if logger:
+            return {}, f"the program has set the logger {logger}"
         native = {each.partition(".")[0] for each in names if self._is_native(each)}
         changed = self._conditions.changed(native)
         return written, f"the program has changed {changed}" if changed else ""

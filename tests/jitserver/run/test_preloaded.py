@@ -65,7 +65,12 @@ PACKAGES = {
     "uses": "import reads; VALUE = reads.VALUE",
     "sets_and_uses": "import sets, reads; VALUE = reads.VALUE",
     "warns": "import warnings; warnings.warn('deprecated', UserWarning, stacklevel=1); VALUE = 1",
-    "logs": "import logging; VALUE = type(logging.getLogger('ours')).__name__",
+    "logs": "import logging; ours = logging.getLogger('ours'); VALUE = type(ours).__name__",
+    "handles": """
+        import logging
+        logging.getLogger("handles.part").addHandler(logging.NullHandler())
+        VALUE = logging.getLogger("handles.part").handlers
+    """,
     "finds": "import os; VALUE = os.path.exists('configuration')",
     "optional": "try:\n    import absent\n    VALUE = 1\nexcept ImportError:\n    VALUE = 0",
     "native": "import numpy; VALUE = numpy.float32(1)",
@@ -93,6 +98,32 @@ PROGRAMS = {
     "other loggers": (
         "from logging import *; setLoggerClass(type('Own', (Logger,), {})); import logs",
         "logs",
+    ),
+    "loggers disabled before": (
+        "import logging.config as c; c.dictConfig({'version': 1}); import logs; assert not logs.ours.disabled",
+        "logs",
+    ),
+    "loggers disabled after": (
+        "import logging.config as c, logs; c.dictConfig({'version': 1}); assert logs.ours.disabled",
+        "logs",
+    ),
+    "a logger set before": (
+        "import logging; logging.getLogger('ours').setLevel(10); import logs; assert logs.ours.level == 10",
+        "logs",
+    ),
+    "a logger with a handler": (
+        "import logging as l; l.getLogger('handles.part').addHandler(l.StreamHandler()); import handles",
+        "handles",
+    ),
+    "a level that loggers inherit": (
+        "import logging as l; l.getLogger('handles').setLevel(10); import handles; "
+        "print(l.getLogger('handles.part').getEffectiveLevel())",
+        "handles",
+    ),
+    "the names of loggers": (
+        "import logging; print(sorted(logging.root.manager.loggerDict)); import handles, logs; "
+        "print(sorted(logging.root.manager.loggerDict))",
+        "handles",
     ),
     "traced": ("import sys; sys.settrace(lambda *_: None); import uses", "uses"),
     "in another directory": ("import os; os.chdir('own'); import finds", "finds"),
@@ -125,6 +156,11 @@ IN_THE_HELPER = {
     "a module of the user, too late",
     "looked for by the user",
     "warnings are ignored",
+    "loggers disabled before",
+    "loggers disabled after",
+    "a logger set before",
+    "a level that loggers inherit",
+    "the names of loggers",
     "imported by name",
     "imported in a thread",
     "reloaded",
