@@ -73,7 +73,7 @@ class Loggers:
         hidden = self._hidden.get(name)
         if hidden is None or not (self._is_import or _state(hidden) == _state(kind(name))):
             return kind(name)
-        # It has the levels of the loggers that were its parents then.
+        # The cache has the levels of the loggers that were its parents then.
         hidden._cache.clear()  # type: ignore[attr-defined]
         return self._hidden.pop(name)
 

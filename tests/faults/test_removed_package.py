@@ -1,4 +1,4 @@
-"""A program whose installation of jitserver is removed or replaced goes on, in its own process, after one warning."""
+"""A program whose installation of jitserver is removed or replaced continues in its own process, after one warning."""
 
 import shutil
 from pathlib import Path
@@ -46,7 +46,7 @@ PROGRAM = """
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["removed", "replaced"])
-def test_a_program_goes_on_without_its_package(how: str, own: Any, tmp_path: Path) -> None:
+def test_a_program_continues_without_its_package(how: str, own: Any, tmp_path: Path) -> None:
     site = tmp_path / "site"
     for package in (jitserver, jitclient):
         source = Path(package.__file__ or "").parent
