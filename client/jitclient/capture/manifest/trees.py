@@ -244,7 +244,8 @@ class _Walk:
         return tuple(map(self.tree, values))
 
     def _dict(self, value: Any) -> Tree:
-        return ("dict", *((self._key(key), self.tree(held)) for key, held in self._held(value, _items)))
+        items = ((key, held) for key, held in self._held(value, _items) if not _is_own_class(key))
+        return ("dict", *((self._key(key), self.tree(held)) for key, held in items))
 
     def _key(self, key: Any) -> Tree:
         """Return the description of a dictionary key.
@@ -386,6 +387,11 @@ class _Walk:
             if issubclass(kind, base):
                 return self.tree(copy(value))
         return None if fields_of(value) or not issubclass(kind, BaseException) else ("opaque", name_of(kind))
+
+
+def _is_own_class(key: Any) -> bool:
+    """Return whether a key is a class of ours, which we register when a process first needs it."""
+    return issubclass(type(key), type) and module_of(key).partition(".")[0] in OWN_PACKAGES
 
 
 def _plain_items(module: Any) -> list[tuple[str, Any]]:

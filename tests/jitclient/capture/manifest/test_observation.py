@@ -83,6 +83,17 @@ def test_what_runs_while_garbage_is_collected_reads_nothing(package: Write, by: 
     assert one.seen
 
 
+def test_classes_of_ours_in_a_registry_are_no_state(package: Write) -> None:
+    from jitclient.nnx.graph import NodeLeaves
+
+    one = package("REGISTRY = {int: 1}\ndef op(x): return REGISTRY[type(x)]")
+    reads = reads_of(one.op, 1)
+    one.REGISTRY[NodeLeaves] = 2
+    assert state_of(reads.names) == reads.state
+    one.REGISTRY[float] = 2
+    assert state_of(reads.names) != reads.state
+
+
 def test_a_collection_that_begins_at_any_moment_hides_nothing(package: Write) -> None:
     """Python 3.12 and later collect between two instructions, and so between the first callback and the second."""
     one = package("GAIN = 2.0\ndef op(x): return x * GAIN")
