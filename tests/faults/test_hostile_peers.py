@@ -425,6 +425,8 @@ FAILING_ANSWERS: dict[str, Callable[[int], bytes]] = {
     "an answer to no question": lambda n: frame(REPLY, Reply(1)),
     "a request": lambda n: request("status", b"")[4:],
 }
+ATTACHED = {"an attachment too short": bytes(8)}
+"""The bytes that an answer promises: the daemon would wait for them."""
 
 
 @pytest.mark.parametrize("name", FAILING_ANSWERS)
@@ -432,7 +434,7 @@ def test_a_wrong_answer_to_a_callback_fails_the_call_alone(peer: Any, unharmed: 
     peer.hello()
     callback = called(peer)
     assert (callback.specs, callback.arguments) == ([F3], [GOOD])
-    peer.stream.write(framed(FAILING_ANSWERS[name](callback.number)))
+    peer.stream.write(framed(FAILING_ANSWERS[name](callback.number)) + ATTACHED.get(name, b""))
     done = msgspec.msgpack.decode(next_frame(peer, REPLY), type=Reply)
     assert [handle for handle, _ in done.failures] == [7]
     assert answered_rightly(peer) == (2 * np.frombuffer(GOOD, np.float32)).tobytes()
