@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-NOW = time.time()
 DAY = 86400.0
 
 
@@ -31,12 +30,13 @@ def test_without_records_it_says_so(cli: Callable[..., Any]) -> None:
 
 
 def test_figures_are_added_up_by_day_and_by_script(cli: Callable[..., Any]) -> None:
-    record(at=NOW, script="/a.py", saved=2.0, found=3, made=1, made_seconds=0.5)
-    record(at=NOW, script="/b.py", saved=5.0, compilations_found=7, compiled=2, compiled_seconds=0.25)
-    record(at=NOW - DAY, script="/a.py", saved=1.0, found=1, remade=1, remade_seconds=1.5)
-    record(at=NOW - 40 * DAY, script="/old.py", saved=1.0)
+    now = time.time()  # of this test, as the tests may run over midnight
+    record(at=now, script="/a.py", saved=2.0, found=3, made=1, made_seconds=0.5)
+    record(at=now, script="/b.py", saved=5.0, compilations_found=7, compiled=2, compiled_seconds=0.25)
+    record(at=now - DAY, script="/a.py", saved=1.0, found=1, remade=1, remade_seconds=1.5)
+    record(at=now - 40 * DAY, script="/old.py", saved=1.0)
     found = json.loads(cli("stats", "--json").stdout)
-    days = [datetime.date.fromtimestamp(moment).isoformat() for moment in (NOW - DAY, NOW)]
+    days = [datetime.date.fromtimestamp(moment).isoformat() for moment in (now - DAY, now)]
     assert [(row["day"], row["programs"], row["saved"]) for row in found["days"]] == [
         (days[0], 1, 1.0),
         (days[1], 2, 7.0),
@@ -64,10 +64,11 @@ def test_figures_are_added_up_by_day_and_by_script(cli: Callable[..., Any]) -> N
 
 
 def test_a_table_shows_the_price_of_misses(cli: Callable[..., Any]) -> None:
-    record(at=NOW, script="/a.py", saved=2.0, found=3, made=1, made_seconds=0.5)
-    record(at=NOW, script="/é[bold].py", saved=-1.0)
+    now = time.time()  # of this test, as the tests may run over midnight
+    record(at=now, script="/a.py", saved=2.0, found=3, made=1, made_seconds=0.5)
+    record(at=now, script="/é[bold].py", saved=-1.0)
     rows = [line.split() for line in cli("stats").stdout.splitlines() if line.strip()]
-    today = datetime.date.fromtimestamp(NOW).isoformat()
+    today = datetime.date.fromtimestamp(now).isoformat()
     figures = ["3", "1", "(500", "ms)", "0", "0", "0"]
     assert [today, "2", "1.0", "s", *figures] in rows
     assert ["total", "2", "1.0", "s", *figures] in rows
@@ -106,6 +107,7 @@ def test_wrong_usage_has_status_2(words: tuple[str, ...], cli: Callable[..., Any
 
 
 def test_figures_are_those_of_this_machine_whatever_the_address(cli: Callable[..., Any]) -> None:
-    record(at=NOW, script="/a.py", saved=1.0)
+    now = time.time()  # of this test, as the tests may run over midnight
+    record(at=now, script="/a.py", saved=1.0)
     done = cli("stats", "--json", env={"JITSERVER_ADDRESS": "ssh://user@nowhere.invalid/env"})
     assert json.loads(done.stdout)["total"]["programs"] == 1
