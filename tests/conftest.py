@@ -219,19 +219,23 @@ def daemon(shared_daemon: str, request: pytest.FixtureRequest) -> Iterator[str]:
     Each new program is traced by its caller, too. A client trace is one that the daemon had no part in. When a caller's
     own trace raises, the daemon finishes its trace later, and counts it then.
     """
-    report_pending()
-    wait_until(lambda: not is_making(shared_daemon), "the traces of earlier tests to end")
+    settle(shared_daemon)
     logged = _logs[shared_daemon].stat().st_size
     before = status(shared_daemon)
     yield shared_daemon
+    settle(shared_daemon)
     print(_logs[shared_daemon].read_bytes()[logged:].decode())  # pytest shows it beside a failure
     after = status(shared_daemon)
     assert after["local_runs"] == before["local_runs"], "something ran locally"
     assert after["client_traces"] == before["client_traces"], "something was traced in a client"
 
 
-def report_pending() -> None:
-    """Report what earlier tests ran in this process: otherwise the next look-up reports it, in another test."""
+def settle(address: str) -> None:
+    """Have the daemon at an address count all that was done until now: otherwise it counts some in a later test.
+
+    This process reports what it ran itself with its next look-up only, and the daemon may still be tracing for a call
+    that has ended.
+    """
     from jitclient.errors import JitserverError
     from jitclient.session import process
 
@@ -239,6 +243,7 @@ def report_pending() -> None:
         with contextlib.suppress(JitserverError), session.lock:
             if session.connection is not None:
                 session.send_report()
+    wait_until(lambda: not is_making(address), "the traces of earlier calls to end")
 
 
 @pytest.fixture
