@@ -20,6 +20,10 @@ class Effort:
         """How many turns each contender has."""
         return 1 if self.quick else full
 
+    def warm(self, full: int) -> int:
+        """How many turns before do not count, where the first turn is as good as a later one."""
+        return 0 if self.quick else full
+
     def seconds(self, full: float) -> float:
         """For how long one sample repeats what it times."""
         return 0.01 if self.quick else full

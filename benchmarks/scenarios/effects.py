@@ -51,7 +51,7 @@ def printing_step(caller: Caller, width: int, seconds: float) -> Once:
 def rows(effort: Effort) -> Iterator[Row]:
     """A step that does nearly nothing, and one of some milliseconds."""
     with crew((ours, plain_jax)) as contenders:
-        for width in effort.sizes(4, 384):
+        for width in effort.sizes(4, 384, quick=(2, 4)):
             label = f"step with a debug.print, {width}x{width}"
             sizes = {"width": width, "seconds": effort.seconds(0.5)}
             yield Row(label, contenders.compare(label, printing_step, effort.rounds(11), **sizes))

@@ -41,7 +41,7 @@ def training_step(caller: Caller, layers: int, seconds: float) -> Once:
 def rows(effort: Effort) -> Iterator[Row]:
     """A small network, and one of 30 layers: 11 and 184 arrays of state."""
     with crew((ours, plain_jax)) as contenders:
-        for layers in effort.sizes(1, 30):
+        for layers in effort.sizes(1, 30, quick=(1, 2)):
             sizes = {"layers": layers, "seconds": effort.seconds(0.5)}
             label = f"NNX training step, {layers} {'layer' if layers == 1 else 'layers'}"
             sizes = {"layers": layers, "seconds": effort.seconds(0.5)}

@@ -47,7 +47,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         UNCOMPARED: functools.partial(_missed, "jitclient", layers, width, JITSERVER_VERIFY="off"),
         plain_jax.NAME: functools.partial(_missed, "jax", layers, width),
     }
-    samples = interleave(takers, effort.rounds(5), "misses")
+    samples = interleave(takers, effort.rounds(5), "misses", effort.warm(1))
     text = f"{layers}-layer transformer step that is in no cache"
     targets = (Target(1.1, times=UNCOMPARED),)
     yield Row(f"{text}: first call", samples.of(lambda sample: sample["first"]), targets)
@@ -74,9 +74,8 @@ def _row_of_a_look_up(effort: Effort) -> Row:
         (folder / "benchmark_captured.py").write_text(PROGRAMS[_LIBRARIES])
         (folder / "look_up.py").write_text(_LOOK_UP)
         names = _printed(folder)
-        samples: Samples = interleave(
-            {OURS: functools.partial(_printed, folder, json.dumps(names))}, effort.rounds(11), "look-ups"
-        )
+        takers = {OURS: functools.partial(_printed, folder, json.dumps(names))}
+        samples: Samples = interleave(takers, effort.rounds(11), "look-ups", effort.warm(1))
     what = f"look-up of a function with {_LIBRARIES}: the state of {len(names)} names, once per process"
     return Row(what, samples, (Target(0.002),))
 

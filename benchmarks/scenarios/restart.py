@@ -33,7 +33,7 @@ def rows(effort: Effort) -> Iterator[Row]:
             disk_cache.NAME: lambda: step("jax", env=environment(theirs, **env), folder=theirs),
             _ALONE: lambda: _alone(theirs, step),
         }
-        samples = interleave(takers, effort.rounds(5), "transformer after restarts", warm=2)
+        samples = interleave(takers, effort.rounds(5), "transformer after restarts", 1 + effort.warm(1))
     loaded = samples.of(lambda sample: sample["load"] + sample["first"] - sample["steady"])
     ready = samples.of(lambda sample: sample["first"] - sample["steady"])
     text = f"{layers}-layer transformer step after a restart, first call beyond a steady one"

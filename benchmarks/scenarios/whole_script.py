@@ -36,27 +36,28 @@ def rows(effort: Effort) -> Iterator[Row]:
         if OURS in contenders.environments:
             stack.callback(_end_helpers, Path(contenders.environments[OURS]["XDG_RUNTIME_DIR"]))
         target = Target(0.35, beyond=_ARITHMETIC)
-        samples = _compared(contenders, PROGRAM, folder, effort.rounds(9))
+        samples = _compared(contenders, PROGRAM, folder, effort, 9)
         totals = samples.of(lambda sample: sample["total"])
         if plain_jax.NAME in samples.taken:
             totals.taken[_ARITHMETIC] = [sample["arithmetic"] for sample in samples.taken[plain_jax.NAME]]
         yield Row("a script with flax and optax: command to exit", totals, (target,))
         for program in SCRIPTS[: effort.one(len(SCRIPTS), quick=1)]:
-            totals = _compared(contenders, program, folder, effort.rounds(5)).of(lambda sample: sample["total"])
+            totals = _compared(contenders, program, folder, effort, 5).of(lambda sample: sample["total"])
             if plain_jax.NAME in totals.taken:
                 env, rounds = contenders.environments[plain_jax.NAME], len(totals.taken[plain_jax.NAME])
                 totals.taken[_ARITHMETIC] = [_arithmetic_of(program, env) for _ in range(rounds)]
             yield Row(f"the example {program.name}: command to exit", totals, (target,))
 
 
-def _compared(contenders: Crew, program: Path, folder: Path, rounds: int) -> Samples:
+def _compared(contenders: Crew, program: Path, folder: Path, effort: Effort, rounds: int) -> Samples:
     takers = {
         name: functools.partial(_run_by_helper if name == OURS else run, program, contenders.environments[name], folder)
         for name in contenders.workers
     }
     if OURS in takers:
         contenders.attempt(OURS, takers[OURS])
-    return contenders.take_turns(f"{program.name} in fresh processes", takers, rounds)
+    label = f"{program.name} in fresh processes"
+    return contenders.take_turns(label, takers, effort.rounds(rounds), effort.warm(1))
 
 
 def run(program: Path, env: dict[str, str], folder: Path, launcher: tuple[str, ...] = ()) -> dict[str, Any]:
