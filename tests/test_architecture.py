@@ -38,6 +38,7 @@ NAMED_BY_OTHERS = {
 REPLACES = {
     "jitclient.jaxside.backend_view": "what a client's trace asks jax of its devices",
     "jitclient.jaxside.internals": "functions of jax, and the tables in which it finds what to do with our arrays",
+    "jitclient.api.kernels": "a variable for Jupyter, and for the program that its command becomes",
     "jitclient.api.run_as_main": "what a program finds in `sys`, and what an exception leaves there",
     "jitclient.session.launch": "a variable for the program that the process becomes",
     "jitserver.run.random_state": "how generators are seeded, while a helper imports",

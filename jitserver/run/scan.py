@@ -16,6 +16,7 @@ _RUNNERS = frozenset(
         "coverage",
         "debugpy",
         "ipykernel",
+        "ipykernel_launcher",
         "ipython",
         "kernprof",
         "memory_profiler",

@@ -9,6 +9,8 @@ import msgspec
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _PYTHON_OPTIONS_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 _RUN_OPTIONS_WITH_VALUE = ("--package",)
+_KERNEL = ["-m", "ipykernel_launcher"]
+_NOTEBOOK = b"JPY_SESSION_NAME="
 
 
 class Process(msgspec.Struct, array_like=True, frozen=True):
@@ -84,7 +86,14 @@ def program_of(pid: int) -> str:
     Example:
         `train.py --lr 0.1` for `/usr/bin/python3 -u -m jitserver run --report train.py --lr 0.1`.
     """
-    return " ".join(_without_launcher(command_line(pid)))
+    words = _without_launcher(command_line(pid))
+    return _notebook_of(pid) if words[: len(_KERNEL)] == _KERNEL else " ".join(words)
+
+
+def _notebook_of(pid: int) -> str:
+    """Return the path of a kernel's notebook, which Jupyter's server sets in a variable, or "notebook"."""
+    found = [value.removeprefix(_NOTEBOOK) for value in _read(pid, "environ") if value.startswith(_NOTEBOOK)]
+    return os.fsdecode(next(iter(found), b"")) or "notebook"
 
 
 def _without_launcher(words: list[str]) -> list[str]:
@@ -114,11 +123,15 @@ def _after_options(words: list[str], with_value: tuple[str, ...]) -> list[str]:
 
 def command_line(pid: int) -> list[str]:
     """Return the arguments of a process's command line; empty if the process has exited or this is not Linux."""
+    return [word.decode(errors="replace") for word in _read(pid, "cmdline")]
+
+
+def _read(pid: int, name: str) -> list[bytes]:
+    """Return the strings in a file of a process in /proc; none if the process has exited or this is not Linux."""
     try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        return [value for value in Path(f"/proc/{pid}/{name}").read_bytes().split(b"\0") if value]
     except OSError:
         return []
-    return [word for word in words if word]
 
 
 def _pidfd_of(pid: int) -> int | None:

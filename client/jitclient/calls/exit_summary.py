@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _MIN_SECONDS = 1.0
 """Minimum seconds saved that are worth a line."""
 
+KERNEL = "ipykernel_launcher"
+"""Module that a process runs for a notebook."""
+
 _pid: int | None = None
 """Process whose figures are summarized at its exit; None before there is one."""
 
@@ -36,7 +39,8 @@ def begin_program(name: str, is_module: bool, report: Callable[[], None] | None)
         is_module: whether `name` is a module.
         report: prints a report in place of the line, if given.
     """
-    _begin(f"-m {name}" if is_module else _absolute(name), "--report", report)
+    started = f"-m {name}" if is_module else _absolute(name)
+    _begin(_notebook() if started == f"-m {KERNEL}" else started, "--report", report)
 
 
 def begin() -> None:
@@ -100,8 +104,13 @@ def script() -> str:
     if isinstance(file, str):
         return _absolute(file)
     if "ipykernel" in sys.modules:
-        return "notebook"
+        return _notebook()
     return "python -c" if sys.argv[:1] == ["-c"] else "python"
+
+
+def _notebook() -> str:
+    """Return the path of the notebook for which this process runs, which Jupyter's server sets in a variable."""
+    return os.environ.get("JPY_SESSION_NAME") or "notebook"
 
 
 def _absolute(path: str) -> str:

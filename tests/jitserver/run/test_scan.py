@@ -51,7 +51,7 @@ def test_what_only_reads_is_not(source: str, tmp_path: Path) -> None:
     assert refusal(tmp_path, f"import os, sys, warnings, json\n{source}") == ""
 
 
-@pytest.mark.parametrize("name", ["pytest", "coverage.__main__", "IPython"])
+@pytest.mark.parametrize("name", ["pytest", "coverage.__main__", "IPython", "ipykernel_launcher"])
 def test_what_runs_programs_that_it_does_not_name_is_refused(name: str, tmp_path: Path) -> None:
     assert scan.refusal(Command(name, True, []), str(tmp_path), LOADED) == f"{name} runs code from elsewhere"
     script = f"/usr/bin/{name.partition('.')[0]}"

@@ -1,8 +1,10 @@
 """The program of a process is what its user typed, without what started it."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +63,21 @@ while title := sys.stdin.readline().rstrip():
 @pytest.mark.core
 def test_titles(of_title: object) -> None:
     assert {title: of_title(title) for title in TITLES} == TITLES  # type: ignore[operator]
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("notebook", ["", "/home/alice/fit.ipynb"])
+def test_the_program_of_a_kernel_is_its_notebook(notebook: str, tmp_path: Path) -> None:
+    (tmp_path / "ipykernel_launcher.py").write_text("print('begins', flush=True); input()")
+    # The second variable is as Jupyter's server sets it for a kernel.
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "JPY_SESSION_NAME": notebook}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    words = [sys.executable, "-m", "ipykernel_launcher", "-f", "/run/kernel-1.json"]
+    with subprocess.Popen(words, env=env, text=True, **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begins\n"
+        assert program_of(process.pid) == (notebook or "notebook")
+        process.communicate("\n")
 
 
 @pytest.mark.core
