@@ -109,7 +109,7 @@ def _details(entry: EntryInfo) -> list[list[str]]:
         kept.append(f"without its executable ({entry.no_executable}), so that a new daemon compiles it again")
     return [
         ["program", entry.signature],
-        ["function", f"{entry.name}, {entry.where}"],
+        ["function", ", ".join(filter(None, [entry.name, entry.where]))],
         ["function key", entry.function_key],
         ["options", entry.options or "none"],
         ["context", ", ".join(f"{name} {value}" for name, value in entry.context.items() if value)],

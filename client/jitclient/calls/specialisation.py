@@ -2,11 +2,16 @@
 
 import dataclasses
 import functools
+import itertools
 import time
 from collections.abc import Callable, Hashable
+from types import FunctionType
 from typing import Any
 
 from jitclient.calls.deps import Deps
+from jitclient.capture.user_code.installed import OWN_PACKAGES
+from jitclient.capture.user_code.names import content_of
+from jitclient.capture.user_code.ownership import functions_in
 from jitclient.jaxside import tree
 from jitclient.jaxside.context import Context
 from jitclient.jaxside.naming import leaf_names
@@ -42,7 +47,11 @@ class Specialisation:
     @property
     def where(self) -> str:
         """File and line of the function; empty if it has no code."""
-        code = getattr(self.fun, "__code__", None)
+        # Functions of this package that adapt the user's, as for Flax NNX and equinox, wrap it or hold it in a cell.
+        cells = getattr(self.fun, "__closure__", None) or ()
+        held = [self.fun, getattr(self.fun, "__wrapped__", None), *map(content_of, cells)]
+        functions = itertools.chain.from_iterable(map(functions_in, held))
+        code = next((function.__code__ for function in functions if not _is_own(function)), None)
         return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
 
     @property
@@ -73,3 +82,7 @@ class Specialisation:
         sizes = map(tree.size, positional.children + keywords.children)
         flags = [flag for flag, size in zip(chosen, sizes, strict=True) for _ in range(size)]
         return tuple([position for position, flag in enumerate(tree.as_sent(flags, self.order)) if flag])
+
+
+def _is_own(function: FunctionType) -> bool:
+    return str(function.__globals__.get("__name__")).partition(".")[0] in OWN_PACKAGES

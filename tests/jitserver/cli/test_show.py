@@ -36,6 +36,38 @@ PROGRAM = """
 """
 
 
+PLACES = """
+    import sys
+
+    import equinox as eqx
+    import jax.numpy as jnp
+    from flax import nnx
+
+    import jitclient
+
+    if sys.argv[1] == "install":
+        jitclient.install()
+        jit, filter_jit = nnx.jit, eqx.filter_jit
+    else:
+        from jitclient.eqx import filter_jit
+        from jitclient.nnx import jit
+
+    def of_nodes(model, x):  # line
+        return model(x)
+
+    def of_trees(x):  # line
+        return x + 1
+
+    def of_modules(model, x):  # line
+        return model(x)
+
+    x = jnp.ones(2)
+    jit(of_nodes)(nnx.Linear(2, 3, rngs=nnx.Rngs(0)), x)
+    jit(of_trees, graph=False)(x)
+    filter_jit(of_modules)(eqx.nn.Identity(), x)
+"""
+
+
 @pytest.fixture(scope="module")
 def used(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """The environment for a daemon with three programs, one of them traced by its client."""
@@ -56,6 +88,22 @@ def test_all_details_are_shown(used: dict[str, str], cli: Callable[..., Any]) ->
     assert entry["key"] in text
     assert "argument 48 B" in text
     assert "flops" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["install", "decorators"])
+def test_functions_of_nnx_and_equinox_are_where_the_user_wrote_them(
+    how: str, used: dict[str, str], cli: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "places.py"
+    path.write_text(textwrap.dedent(PLACES))
+    subprocess.run([sys.executable, str(path), how], env={**os.environ, **used}, check=True, capture_output=True)
+    lines = {line.split("(")[0][4:]: n for n, line in enumerate(path.read_text().splitlines(), 1) if "# line" in line}
+    assert len(lines) == 3
+    for name, line in lines.items():
+        [entry] = json.loads(cli("cache", "show", name, "--json", env=used).stdout)
+        assert entry["where"] == f"{path}:{line}"
+        assert json.loads(cli("cache", "rm", entry["key"], "--json", env=used).stdout)
 
 
 @pytest.mark.parametrize(
