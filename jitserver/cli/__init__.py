@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from jitclient.errors import DaemonUnavailable, JitserverError
+from jitclient.errors import JitserverError
 from jitclient.version import __version__
 from jitserver.cli.remote_commands import COMMAND_LINE, address_option, with_address
 
@@ -52,12 +52,10 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except DaemonUnavailable as error:
-            from jitserver.cli.common import not_running
+        except (JitserverError, click.ClickException) as error:
+            from jitserver.cli.common import fail
 
-            not_running(str(error))
-        except JitserverError as error:
-            raise click.ClickException(str(error)) from error
+            fail(error)
 
 
 @click.group(cls=_Commands, context_settings={"auto_envvar_prefix": "JITSERVER", "help_option_names": ["-h", "--help"]})

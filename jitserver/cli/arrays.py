@@ -6,7 +6,7 @@ import click
 
 from jitclient.wire.messages import Verb
 from jitclient.wire.named_arrays import Forget, Holdings, KeptInfo
-from jitserver.cli.common import ago, ask, client_process, json_option, print_table, report, seconds, size, wants_json
+from jitserver.cli.common import ago, ask, client_process, json_option, print_table, report, seconds, size
 
 
 @click.group()
@@ -33,7 +33,7 @@ def rm(names: tuple[str, ...]) -> None:
     """
     gone = [one for name in names for one in ask(Verb.FORGET, Forget(name), list[KeptInfo])]
     missing = sorted(set(names) - {one.name for one in gone})
-    if gone or wants_json():
+    if gone:
         removed = [one.name for one in gone]
         report(removed, lambda: click.echo(f"removed {', '.join(removed)}: {size(sum(one.nbytes for one in gone))}"))
     if missing:

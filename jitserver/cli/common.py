@@ -1,6 +1,5 @@
 """Functions shared by all commands: connection to the daemon, and output as text or JSON."""
 
-import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -10,12 +9,13 @@ import click
 import msgspec
 
 from jitclient.core.settings import settings
-from jitclient.errors import DaemonUnavailable
+from jitclient.errors import DaemonUnavailable, JitserverError
 from jitclient.session import handshake
 from jitclient.wire.address import Address, default_addresses, remote
 from jitclient.wire.labels import seconds as seconds
 from jitclient.wire.labels import size as size
 from jitclient.wire.messages import Verb
+from jitserver.cli.remote_commands import COMMAND_LINE
 from jitserver.cli.systemd.target import installed
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ NOT_RUNNING = 3
 Command = Callable[..., Any]
 
 _JSON = "jitserver.json"
+_REPORTED = "jitserver.reported"
 
 
 def json_option(command: Command) -> Command:
@@ -50,6 +51,8 @@ def wants_json() -> bool:
 
 def report(value: Any, show: Callable[[], object]) -> None:
     """Print the result of a command: `value` as JSON with `--json`; otherwise call `show`, which prints text."""
+    context = click.get_current_context()
+    context.meta[_REPORTED] = True
     if wants_json():
         print_json(value)
     else:
@@ -81,16 +84,39 @@ def ask(verb: Verb, message: Any, answer: Any) -> Any:
     return handshake.ask(settings(), verb, message, answer)
 
 
-def not_running(reason: str) -> NoReturn:
-    """Report that no daemon is running, and exit."""
-    address = ""
-    with contextlib.suppress(DaemonUnavailable):  # there may be no usable address
-        address = str(selected_address())
-    report(
-        {"running": False, "address": address, "reason": reason},
-        lambda: click.echo(f"jitserver is not running: {reason}", err=True),
-    )
-    sys.exit(NOT_RUNNING)
+def fail(error: JitserverError | click.ClickException) -> NoReturn:
+    """Report the failure of a command, and exit. With `--json`, print one object, unless there is a result already."""
+    what, text, status, facts = "Error", str(error), 1, {}
+    kind: type[BaseException] = type(error)
+    if isinstance(error, click.ClickException):
+        text, status = error.format_message(), error.exit_code
+        # A command may give an error of ours another status.
+        kind = type(error.__cause__ or error)
+    elif isinstance(error, DaemonUnavailable):
+        what, status, facts = "jitserver is not running", NOT_RUNNING, {"running": False, "address": _address()}
+    if _wants_error_as_json(error):
+        print_json({"error": text, "type": kind.__name__, "status": status, **facts})
+    elif isinstance(error, click.ClickException):
+        error.show()
+    else:
+        click.echo(f"{what}: {text}", err=True)
+    sys.exit(status)
+
+
+def _wants_error_as_json(error: Exception) -> bool:
+    meta = click.get_current_context().meta
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        # Raised before or while the option was parsed.
+        has_option = any("--json" in option.opts for option in error.ctx.command.params)
+        return has_option and "--json" in meta[COMMAND_LINE]
+    return bool(meta.get(_JSON)) and not meta.get(_REPORTED)
+
+
+def _address() -> str:
+    try:
+        return str(selected_address())
+    except (JitserverError, OSError):  # there is no usable address
+        return ""
 
 
 def print_json(value: Any) -> None:

@@ -120,4 +120,10 @@ def test_a_machine_that_does_not_answer(new_host: Any, cli: Callable[..., Any]) 
     assert "Connection refused" in done.stderr
     test = f"ssh -p {far.port} {far.user}@127.0.0.1 {far.folder}/environment/bin/jitserver --version"
     reason = f"the command on the other machine failed (see above). `{test}` must work."
-    assert json.loads(done.stdout) == {"running": False, "address": far.address, "reason": reason}
+    assert json.loads(done.stdout) == {
+        "error": reason,
+        "type": "DaemonUnavailable",
+        "status": 3,
+        "running": False,
+        "address": far.address,
+    }

@@ -80,8 +80,37 @@ def test_without_a_daemon_the_status_is_3_and_none_is_started(
     assert for_people.stdout == ""
     for_programs = cli(*command, "--json", env=nowhere)
     assert for_programs.returncode == NOT_RUNNING
-    assert json.loads(for_programs.stdout)["running"] is False
+    found = json.loads(for_programs.stdout)
+    assert (found["running"], found["type"], found["status"]) == (False, "DaemonUnavailable", NOT_RUNNING)
+    assert found["error"]
     assert list(short_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "status", "says"),
+    [
+        (("cache", "show"), "MissingParameter", 2, "KEY"),
+        (("cache", "show", ""), "UsageError", 2, "KEY must not be empty"),
+        (("cache", "ls", "--sort", "x"), "BadParameter", 2, "'x'"),
+        (("status", "--nonsense"), "NoSuchOption", 2, "--nonsense"),
+        (("cache", "rm", "nothing"), "ClickException", 1, "'nothing'"),
+        (("arrays", "rm", "nothing"), "ClickException", 1, "'nothing'"),
+        (("demo", "nothing"), "UsageError", 2, "'nothing'"),
+        (("status", "--address", "http://x"), "SettingsError", 1, "http://x"),
+    ],
+)
+@pytest.mark.usefixtures("daemon")
+def test_an_error_is_one_object_for_programs(
+    words: tuple[str, ...], kind: str, status: int, says: str, here: Callable[..., Any]
+) -> None:
+    done = here(*words, "--json")
+    found = json.loads(done.stdout)
+    assert says in found.pop("error")
+    assert found == {"type": kind, "status": status}
+    assert (done.exit_code, done.stderr) == (status, "")
+    shown = here(*words)
+    assert (shown.exit_code, shown.stdout) == (status, "")
+    assert says in shown.stderr
 
 
 def test_wrong_usage_has_status_2(cli: Callable[..., Any]) -> None:

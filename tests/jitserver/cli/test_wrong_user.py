@@ -38,6 +38,18 @@ def test_commands_fail_with_the_user(command: str, address: str, here: Callable[
     assert SAYS in done.output
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["status", "start", "stop", "restart", "top", "cache ls", "cache clear", "cache why x", "arrays ls"],
+)
+def test_programs_get_the_error_as_one_object(command: str, address: str, here: Callable[..., Any]) -> None:
+    done = here("--address", address, *command.split(), "--json")
+    found = json.loads(done.stdout)
+    assert SAYS in found.pop("error")
+    assert found == {"type": "WrongUser", "status": 1}
+    assert (done.exit_code, done.stderr) == (1, "")
+
+
 def test_doctor_finds_a_problem_and_a_remedy(address: str, here: Callable[..., Any]) -> None:
     done = here("--address", address, "doctor", "--json")
     assert done.exit_code == 1
