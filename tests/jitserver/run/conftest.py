@@ -53,8 +53,14 @@ class Environment:
     ) -> subprocess.Popen[str]:
         """Starts a run, in a process that lines of Python may prepare."""
         options.pop("input", None)
-        process = subprocess.Popen(
-            prepared(before, *self.arguments(*words)) if before else self.arguments(*words),
+        command = self.arguments(*words)
+        process = self._popen(prepared(before, *command) if before else command, env, **options)
+        self._started.append(process)
+        return process
+
+    def _popen(self, command: list[str], env: dict[str, str] | None, **options: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            command,
             **{
                 **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
                 "env": {**self.variables, **(env or {})},
@@ -63,8 +69,24 @@ class Environment:
                 **options,
             },
         )
-        self._started.append(process)
-        return process
+
+    def plain(
+        self, *words: str, env: dict[str, str] | None = None, before: str = "", **options: Any
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs the same under plain `python`."""
+        given = options.pop("input", "")
+        command = [sys.executable, *words]
+        return self.end(self._popen(prepared(before, *command) if before else command, env, **options), given)
+
+    def compared(self, script: str) -> list[str]:
+        """Checks that a run has the output and status of plain `python`; returns the lines that a run has added."""
+        expected, done = self.plain(script), self.run("--verbose", script)
+        lines = done.stderr.splitlines(keepends=True)
+        added = [line for line in lines if line.startswith("jitserver: ")]
+        assert done.stdout.splitlines() == expected.stdout.splitlines()
+        assert "".join(line for line in lines if line not in added) == expected.stderr
+        assert done.returncode == expected.returncode
+        return added
 
     @staticmethod
     def end(process: subprocess.Popen[str], given: str = "") -> subprocess.CompletedProcess[str]:

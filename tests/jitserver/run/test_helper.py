@@ -191,7 +191,7 @@ def test_it_serves_where_no_locale_is_set(cold: Any, site: Path, until: Any) -> 
     assert cold.helpers() == before  # it has begun again, and is like itself
     script = cold.script("import os, sys; print(sys.flags.utf8_mode, os.environ['LC_CTYPE'])")
     done = cold.run("--verbose", script)
-    plain = subprocess.run([sys.executable, script], env=cold.variables, capture_output=True, text=True, check=True)
+    plain = cold.plain(script)
     assert (done.stderr, done.stdout) == ("", plain.stdout)
 
 
@@ -260,9 +260,7 @@ def test_a_package_may_keep_the_streams_of_its_import(cold: Any, site: Path, unt
     """
     given = "a\nb\nc\n" + "d" * 100_000
     script = cold.script(source)
-    plain = subprocess.run(
-        [sys.executable, script], env=cold.variables, input=given, capture_output=True, text=True, check=True
-    )
+    plain = cold.plain(script, input=given)
     assert plain.stdout.startswith("first\nsecond\na\n b c\n\nd")
     done = cold.run("--verbose", script, input=given)
     assert (done.stdout, done.stderr) == (plain.stdout, "")
@@ -346,9 +344,7 @@ def test_a_hash_seed_is_the_given_one(cold: Any) -> None:
     cold.warm(seed)
     script = cold.script("print(hash('x'))")
     done = cold.run("--verbose", script, env=seed)
-    plain = subprocess.run(
-        [sys.executable, script], env={**os.environ, **seed}, capture_output=True, text=True, check=True
-    )
+    plain = cold.plain(script, env=seed)
     assert (done.stdout, done.stderr) == (plain.stdout, "")
 
 

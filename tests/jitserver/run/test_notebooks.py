@@ -2,13 +2,9 @@
 
 import importlib.util
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-
-from .conftest import SECONDS
 
 MISSING = [name for name in ("ipykernel", "nbclient") if importlib.util.find_spec(name) is None]
 
@@ -70,15 +66,8 @@ def variables(warm: Any, daemon: str) -> dict[str, str]:
 
 def test_a_kernel_is_as_in_jupyter_and_its_cells_are_served(warm: Any, variables: dict[str, str]) -> None:
     script = warm.script(KERNEL.replace("{cells!r}", repr(CELLS)))
-    plain = subprocess.run(
-        [sys.executable, script],
-        env=variables,
-        cwd=warm.folder,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=SECONDS,
-    )
+    plain = warm.plain(script, env=variables)
+    assert plain.returncode == 0, plain.stderr
     assert plain.stdout.count("PjitFunction") == 3
     assert "KeyboardInterrupt" in plain.stdout
     done = warm.run(script, env=variables)

@@ -31,25 +31,12 @@ LAZY = ("numpy.ma", "numpy.random", "_cyutility")
 REAL = ["numpy", "jax", "optax", "flax", "scipy", "matplotlib", "jax.experimental.pallas", "numpy.random"]
 
 
-def plain(cold: Any, script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, script],
-        env=cold.variables,
-        cwd=cold.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=SECONDS,
-        stdin=subprocess.DEVNULL,
-    )
-
-
 @pytest.mark.slow
 def test_modules_appear_when_a_program_imports_them(cold: Any, until: Any) -> None:
     learn(cold, until, *REAL, "pandas")
     for name in REAL:
         script = cold.script(f"{SHOWN}\nimport {name}\nshow()\nimport optax, scipy.linalg\nshow()")
-        done, expected = cold.run("--verbose", script), plain(cold, script)
+        done, expected = cold.run("--verbose", script), cold.plain(script)
         assert done.stderr == ""
         for ours, theirs in zip(done.stdout.splitlines(), expected.stdout.splitlines(), strict=True):
             (loaded, parts), (loaded_there, parts_there) = eval(ours), eval(theirs)
@@ -208,7 +195,7 @@ def test_imports_are_what_they_are_under_python(name: str, learnt: Any) -> None:
     source, package = PROGRAMS[name]
     script = learnt.script(f"{source}\nprint({package}.VALUE)", f"{'_'.join(name.split())}.py")
     done = learnt.run("--verbose", script)
-    expected = plain(learnt, script)
+    expected = learnt.plain(script)
     said = [line for line in done.stderr.splitlines(keepends=True) if line.startswith("jitserver: ")]
     assert done.stdout == expected.stdout
     assert done.stderr.replace("".join(said), "") == expected.stderr
@@ -235,16 +222,7 @@ def test_a_fresh_process_has_the_state_in_which_the_program_began(learnt: Any) -
     """
     script = learnt.script(source, "state.py")
     done = learnt.run("--verbose", script, "--lr", "0.1", input="given")
-    expected = subprocess.run(
-        [sys.executable, script, "--lr", "0.1"],
-        env=learnt.variables,
-        cwd=learnt.folder,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=SECONDS,
-        input="given",
-    )
+    expected = learnt.plain(script, "--lr", "0.1", input="given")
     assert done.stdout.splitlines() == expected.stdout.splitlines()
     assert "imports read configuration in the working directory" in done.stderr
 

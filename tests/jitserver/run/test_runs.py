@@ -6,16 +6,12 @@ import os
 import pty
 import signal
 import socket
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from jitserver.run import fd_passing
 from jitserver.run.request import Command, Request
-
-from ...prepared import prepared
 
 DESCRIBE = """
     import json, os, signal, sys
@@ -40,20 +36,6 @@ def described(done: Any) -> Any:
     return json.loads(done.stdout)
 
 
-def plainly(warm: Any, *words: str, before: str = "pass", **options: Any) -> Any:
-    process = subprocess.Popen(
-        prepared(before, sys.executable, *words),
-        **{
-            **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
-            "env": warm.variables,
-            "cwd": warm.folder,
-            "text": True,
-            **options,
-        },
-    )
-    return warm.end(process, "some\ninput")
-
-
 UNUSUAL = """
 import signal
 os.umask(0o027)
@@ -69,7 +51,7 @@ def test_it_is_described_as_with_python(warm: Any, before: str) -> None:
     options = {"pass_fds": (one,), "before": before}
     try:
         ran = described(warm.run("--verbose", script, "a b", "-c", input="some\ninput", **options))
-        assert ran == described(plainly(warm, script, "a b", "-c", **options))
+        assert ran == described(warm.plain(script, "a b", "-c", input="some\ninput", **options))
     finally:
         os.close(one)
         os.close(other)
@@ -80,7 +62,7 @@ def test_a_module_is_run_from_the_working_folder(warm: Any) -> None:
     warm.script("", "package/__init__.py")
     warm.script(DESCRIBE, "package/__main__.py")
     ran = described(warm.run("--verbose", "-m", "package", "x", input="some\ninput"))
-    assert ran == described(plainly(warm, "-m", "package", "x"))
+    assert ran == described(warm.plain("-m", "package", "x", input="some\ninput"))
 
 
 def test_an_inherited_descriptor_is_the_same_file(warm: Any) -> None:
@@ -130,7 +112,7 @@ def test_a_signal_reaches_its_handler(warm: Any) -> None:
 
 def test_it_ends_by_the_signal_of_the_program(warm: Any) -> None:
     script = warm.script("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
-    assert warm.run(script).returncode == plainly(warm, script).returncode < 0
+    assert warm.run(script).returncode == warm.plain(script).returncode < 0
 
 
 def test_it_ends_with_the_command(warm: Any, until: Any) -> None:
@@ -245,7 +227,7 @@ def test_its_objects_end_as_with_python(warm: Any) -> None:
         cycle.itself = cycle
     """
     script = warm.script(source)
-    done, plain = warm.run("--verbose", script), plainly(warm, script)
+    done, plain = warm.run("--verbose", script), warm.plain(script)
     assert done.stdout.count("ends") == 2
     assert (done.stdout, done.stderr, done.returncode) == (plain.stdout, plain.stderr, plain.returncode)
 
