@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 from rpyc.core.service import Service
 
-from jitclient.core.directories import usage
 from jitclient.errors import DaemonDraining, DaemonUnavailable, JitserverError, ProtocolError
 from jitclient.wire import explaining, introspection, messages, named_arrays
 from jitclient.wire.encoding import decoded
@@ -258,7 +257,7 @@ class JitService(Service):  # type: ignore[misc]
     def status(self) -> messages.Status:
         """Return the daemon's counters, and the sizes of its memory and collections."""
         sessions, store = self.sessions.all(), self.engine.cache.store
-        compilations, compilation_bytes = usage(store.compilations_directory)
+        compilations, compilation_bytes = store.compilations()
         return messages.Status(
             pid=os.getpid(),
             version=__version__,

@@ -5,7 +5,7 @@ import io
 import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,9 @@ from jax.experimental import serialize_executable
 
 from jitclient.jaxside import compilation_cache
 from jitserver.programs.devices.backend import backend
+from jitserver.store.deadline import Deadlines
+
+_Result = TypeVar("_Result")
 
 _MIN_SECONDS = 0.3
 """Minimum seconds of a compilation that is kept by its text.
@@ -21,9 +24,36 @@ All programs are in the daemon's own cache already, so this is for compilations 
 """
 
 
+_STORAGE_SECONDS = 2.0
+"""Seconds for which a compilation waits for its storage."""
+
+
 def keep_compilations(directory: Path, max_bytes: int) -> None:
     """Make JAX find and keep long compilations by their text in a directory of at most `max_bytes` bytes."""
-    compilation_cache.use(compilation_cache.CompilationCache(directory, _MIN_SECONDS, max_bytes), by_text=True)
+    compilation_cache.use(_Compilations(directory, _MIN_SECONDS, max_bytes), by_text=True)
+
+
+class _Compilations(compilation_cache.CompilationCache):
+    """Cache of compilations that counts as empty while its storage hangs or fails."""
+
+    def __init__(self, directory: Path, min_seconds: float, max_bytes: int) -> None:
+        super().__init__(directory, min_seconds, max_bytes)
+        self._deadlines = Deadlines()
+
+    def get(self, key: str) -> tuple[bytes, float] | None:
+        return self._within_deadline(lambda: super(_Compilations, self).get(key))
+
+    def mark_used(self, key: str) -> None:
+        self._within_deadline(lambda: super(_Compilations, self).mark_used(key))
+
+    def put(self, key: str, executable: bytes, seconds: float) -> None:
+        self._within_deadline(lambda: super(_Compilations, self).put(key, executable, seconds))
+
+    def _within_deadline(self, act: Callable[[], _Result]) -> _Result | None:
+        try:
+            return self._deadlines.run(act, _STORAGE_SECONDS)
+        except OSError:
+            return None
 
 
 def to_bytes(compiled: jax.stages.Compiled) -> bytes:

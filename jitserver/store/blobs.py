@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import stat
 import time
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -33,12 +34,18 @@ class Blobs:
         self._directory = directory
         self._quarantine = quarantine
         for path in (directory, quarantine):
-            path.mkdir(mode=0o700, exist_ok=True)
+            # A cache that can only be read may lack them.
+            with contextlib.suppress(OSError):
+                path.mkdir(mode=0o700)
 
     def put(self, data: bytes) -> str:
         """Store bytes, and return their digest in hexadecimal."""
         name = digest(data).hex()
         path = self._path(name)
+        for at, is_kind in ((path.parent, stat.S_ISDIR), (path, stat.S_ISREG)):
+            with contextlib.suppress(FileNotFoundError):
+                if not is_kind(at.lstat().st_mode):
+                    self._discard(at)
         try:
             # A fresh modification time keeps the `sweep` of other daemons from deleting the file as a leftover.
             os.utime(path)
@@ -46,12 +53,21 @@ class Blobs:
             checked_files.write(path, [data])
         return name
 
-    def get(self, name: str) -> memoryview | None:
-        """Return the bytes of a digest; None if they are missing or damaged."""
+    def get(self, name: str, nbytes: int | None = None) -> memoryview | None:
+        """Return the bytes of a digest; None if they are missing, damaged or others.
+
+        Args:
+            name: the digest.
+            nbytes: the number of bytes, if it is known.
+        """
         path = self._path(name)
         try:
-            return checked_files.read(path)
-        except FileNotFoundError:
+            data = checked_files.read(path, nbytes)
+            # The file's own checksum only says that it is some whole file.
+            if digest(data).hex() != name:
+                raise Corrupt(f"{path} has the content of another file")
+            return data
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except Corrupt as error:
             log.warning(
@@ -63,8 +79,7 @@ class Blobs:
 
     def discard(self, name: str) -> None:
         """Move the file of an unusable blob to quarantine."""
-        with contextlib.suppress(OSError):
-            self._path(name).replace(self._quarantine / name)
+        self._discard(self._path(name))
 
     def remove(self, name: str) -> None:
         """Delete the file of a digest, if it exists."""
@@ -93,6 +108,10 @@ class Blobs:
                 os.unlink(entry.path)
                 freed += entry.stat().st_size
         return freed
+
+    def _discard(self, path: Path) -> None:
+        with contextlib.suppress(OSError):
+            path.replace(self._quarantine / path.name)
 
     def _path(self, name: str) -> Path:
         return self._directory / name[:2] / name

@@ -8,6 +8,7 @@ import dataclasses
 import logging
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -24,6 +25,9 @@ log = logging.getLogger(__name__)
 
 CATALOG = "catalog.sqlite"
 """File name of the catalog in an environment's cache directory."""
+
+_PRIMARY_CODE = 0xFF
+"""Mask of the primary code in one of SQLite's extended error codes."""
 
 _BLOCK_BYTES = 4096
 """Bytes of a block, in which file systems allocate files."""
@@ -104,49 +108,32 @@ class Catalog:
         """
         self.writes = writes
         self._lock = threading.Lock()
+        _check_kinds(path)
         if writes:
             # Ignore errors here: SQLite reports them when it opens the file.
             with contextlib.suppress(OSError):
                 # Create the file readable by its owner only: it contains captured values.
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        target = str(path) if writes else f"{path.as_uri()}?mode=ro"
-        self._connection = sqlite3.connect(
-            target, timeout=5.0, check_same_thread=False, uri=not writes, isolation_level=None
-        )
-        self._connection.text_factory = bytes
+            self._connection = self._opened(f"{path.as_uri()}?mode=rw")
+            return
         try:
-            self._open(writes)
-        except BaseException:
-            self._connection.close()
-            raise
+            self._connection = self._opened(f"{path.as_uri()}?mode=ro")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_CANTOPEN:
+                raise
+            # Where no file can be created, as in a read-only image, SQLite cannot coordinate with writers. If there
+            # are any after all, the checksums of the rows tell.
+            self._connection = self._opened(f"{path.as_uri()}?mode=ro&immutable=1")
 
-    def _open(self, writes: bool) -> None:
-        run = self._connection.execute
+    def _opened(self, target: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(target, timeout=5.0, check_same_thread=False, uri=True, isolation_level=None)
+        connection.text_factory = bytes
         try:
-            if writes:
-                run("PRAGMA journal_mode = WAL")
-                run("PRAGMA synchronous = NORMAL")
-                run("PRAGMA foreign_keys = ON")
-                # Overwrite deleted rows with zeros: a function may have captured a secret.
-                run("PRAGMA secure_delete = ON")
-                run("BEGIN IMMEDIATE")
-            version = run("PRAGMA user_version").fetchone()[0]
-            wanted = [statement.strip().encode() for statement in _TABLES.split(";")[:-1]]
-            tables = [sql for (sql,) in run("SELECT sql FROM sqlite_master WHERE sql NOTNULL ORDER BY rowid")]
-            if writes and not tables:
-                for statement in wanted:
-                    run(statement.decode())
-                run(f"PRAGMA user_version = {FORMAT}")
-            elif version != FORMAT:
-                raise Corrupt(f"its format is {version}, expected {FORMAT}")
-            elif tables != wanted:
-                raise Corrupt("its schema differs from the expected one")
-            if writes:
-                self.commit()
-        except (sqlite3.Error, UnicodeDecodeError) as error:
-            if is_damage(error):
-                raise Corrupt(str(error)) from error
+            _prepare(connection, self.writes)
+        except BaseException:
+            connection.close()
             raise
+        return connection
 
     def close(self) -> None:
         """Close the database file."""
@@ -234,6 +221,11 @@ class Catalog:
         rows = self._rows("SELECT * FROM blobs")
         return {row[0].decode(): row[1] for row in rows if self._is_sound("blobs", row)}
 
+    def blob_bytes(self, name: str) -> int | None:
+        """Return the size in bytes of a blob; None if no program needs it."""
+        rows = self._rows("SELECT * FROM blobs WHERE key = ?", name)
+        return next((row[1] for row in rows if self._is_sound("blobs", row)), None)
+
     def total(self) -> int:
         """Return the bytes that all blobs and the catalog take on the disk, in whole blocks."""
         # Divided without a remainder, like the numbers of blocks that files take.
@@ -299,6 +291,44 @@ class Catalog:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
                 raise
+
+
+def _check_kinds(path: Path) -> None:
+    """Raise Corrupt if the database or a file of SQLite's beside it is no regular file: opening a pipe may block."""
+    for name in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
+        with contextlib.suppress(OSError):
+            if not stat.S_ISREG(name.lstat().st_mode):
+                raise Corrupt(f"{name.name} is no regular file")
+
+
+def _prepare(connection: sqlite3.Connection, writes: bool) -> None:
+    """Create the tables if there are none, and compare them with those of this version."""
+    run = connection.execute
+    try:
+        if writes:
+            run("PRAGMA journal_mode = WAL")
+            run("PRAGMA synchronous = NORMAL")
+            run("PRAGMA foreign_keys = ON")
+            # Overwrite deleted rows with zeros: a function may have captured a secret.
+            run("PRAGMA secure_delete = ON")
+            run("BEGIN IMMEDIATE")
+        version = run("PRAGMA user_version").fetchone()[0]
+        wanted = [statement.strip().encode() for statement in _TABLES.split(";")[:-1]]
+        tables = [sql for (sql,) in run("SELECT sql FROM sqlite_master WHERE sql NOTNULL ORDER BY rowid")]
+        if writes and not tables:
+            for statement in wanted:
+                run(statement.decode())
+            run(f"PRAGMA user_version = {FORMAT}")
+        elif version != FORMAT:
+            raise Corrupt(f"its format is {version}, expected {FORMAT}")
+        elif tables != wanted:
+            raise Corrupt("its schema differs from the expected one")
+        if writes:
+            run("COMMIT")
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        if is_damage(error):
+            raise Corrupt(str(error)) from error
+        raise
 
 
 def is_damage(error: Exception) -> bool:

@@ -1,7 +1,9 @@
 """Atomic files with checksums: a file appears completely or not at all, and damage is detected when it is read."""
 
 import contextlib
+import errno
 import os
+import stat
 import tempfile
 import zlib
 from collections.abc import Iterable
@@ -14,6 +16,9 @@ from jitclient.wire.encoding import decoded
 
 _MAGIC = b"jitserv1"
 TRAILER_BYTES = len(_MAGIC) + 4
+
+# A link, a socket, or a device without a driver.
+_ODD_FILES = (errno.ELOOP, errno.ENXIO, errno.ENODEV)
 
 T = TypeVar("T")
 
@@ -47,14 +52,34 @@ def write(path: Path, chunks: Iterable[bytes | memoryview]) -> None:
         raise
 
 
-def read(path: Path) -> memoryview:
-    """Return the content of a file, without the checksum.
+def read(path: Path, nbytes: int | None = None) -> memoryview:
+    """Return the content of a regular file, without the checksum. Links are not followed.
+
+    Args:
+        path: the file.
+        nbytes: the size of the content, if it is known: a file of another size is not read.
 
     Raises:
-        Corrupt: the file is truncated, changed, or was not written by `write`.
+        Corrupt: the file is truncated, changed, of another kind, or was not written by `write`.
         OSError: the file cannot be read.
     """
-    data = memoryview(path.read_bytes())
+    try:
+        # A pipe must not block.
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in _ODD_FILES:
+            raise Corrupt(f"{path} is no regular file ({error.strerror})") from error
+        raise
+    try:
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
+            raise Corrupt(f"{path} is no regular file")
+        if nbytes is not None and found.st_size != nbytes + TRAILER_BYTES:
+            raise Corrupt(f"{path} has {found.st_size:,} bytes, expected {nbytes + TRAILER_BYTES:,}")
+        with open(fd, "rb", closefd=False) as file:
+            data = memoryview(file.read(found.st_size))
+    finally:
+        os.close(fd)
     body, mark, checksum = data[:-TRAILER_BYTES], data[-TRAILER_BYTES:-4], data[-4:]
     if mark != _MAGIC or checksum != zlib.crc32(body).to_bytes(4, "little"):
         raise Corrupt(f"{path} is damaged (wrong checksum)")

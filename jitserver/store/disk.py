@@ -1,11 +1,13 @@
 """Bounded disk tier: programs that outlive the daemon.
 
-After an I/O error, look-ups miss and programs are not stored; writing is retried after 30 s.
+After an I/O error, look-ups miss and programs are not stored; writing is retried after 30 s. The same holds while the
+storage hangs. Each operation runs under a deadline: no call waits for storage that does not answer.
 """
 
 import contextlib
 import dataclasses
 import logging
+import os
 import sqlite3
 import threading
 import time
@@ -13,11 +15,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from jitclient.core.directories import captures_directory, compilations_directory, trim
+from jitclient.core.directories import captures_directory, compilations_directory, trim, usage
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.blobs import Blobs
 from jitserver.store.catalog import CATALOG, Catalog, Use, is_damage
 from jitserver.store.checked_files import Corrupt
+from jitserver.store.deadline import Deadlines
 from jitserver.store.entry import Stored, eviction_score
 from jitserver.store.environments import BLOBS, SharedLimit
 
@@ -28,6 +31,19 @@ _QUARANTINE = "quarantine"
 
 _TRIM_FRACTION = 0.9
 _RETRY_SECONDS = 30.0
+_READ_SECONDS = 2.0
+"""Deadline of a look-up, for which a call waits."""
+_READ_BYTES_PER_SECOND = 16 << 20
+"""Speed of the slowest disk that is used: the deadline of a large blob is later."""
+_WRITE_SECONDS = 30.0
+"""Deadline of a change, for which no call waits."""
+
+
+class _Restarted(Corrupt):
+    """A damaged catalog was moved to quarantine, and the next operation begins a new one."""
+
+
+_FAILURES = (OSError, sqlite3.Error, UnicodeDecodeError, Corrupt)
 
 Found = TypeVar("Found")
 Act = Callable[[Catalog, Blobs], Found]
@@ -57,7 +73,10 @@ class Store:
         self._allow_eviction = allow_eviction
         self._directory = directory
         self._quarantine = directory / _QUARANTINE
+        self._deadlines = Deadlines()
         self._lock = threading.Lock()
+        # Held by operations only, because opening may hang.
+        self._opening = threading.Lock()
         self._opened: tuple[Catalog, Blobs] | None = None
         self._failed_at: float | None = None
         self._uses: dict[str, Use] = {}
@@ -76,8 +95,11 @@ class Store:
         return self._read(lambda catalog, _: catalog.find(key), None)
 
     def blob(self, digest: str) -> memoryview | None:
-        """Return the blob of a digest; None if it is missing or damaged, or if the digest is empty."""
-        return self._read(lambda _, blobs: blobs.get(digest), None) if digest else None
+        """Return the blob of a digest; None if it is missing, damaged or unknown, or if the digest is empty."""
+        nbytes = self._read(lambda catalog, _: catalog.blob_bytes(digest), None) if digest else None
+        if nbytes is None:
+            return None
+        return self._read(lambda _, blobs: blobs.get(digest, nbytes), None, nbytes / _READ_BYTES_PER_SECOND)
 
     def infos(self, prefix: str = "") -> list[EntryInfo]:
         """Return the programs whose key starts with `prefix`, or whose function has that name; all if it is empty."""
@@ -126,17 +148,17 @@ class Store:
             before = self._uses.get(use.key, Use(use.key, 0, 0.0, 0.0))
             self._uses[use.key] = Use(use.key, before.hits + use.hits, before.saved + use.saved, use.last_used)
 
-    def flush(self) -> None:
-        """Write the hits counted since the last flush to the catalog."""
+    @property
+    def has_uses(self) -> bool:
+        """Whether hits were counted since the last flush."""
+        return bool(self._uses)
+
+    def flush(self, seconds: float = _WRITE_SECONDS) -> None:
+        """Write the hits counted since the last flush to the catalog, within `seconds`."""
         with self._lock:
             uses, self._uses = self._uses, {}
         if uses:
-            self._write(lambda catalog, _: catalog.use(uses.values()))
-
-    def note(self, infos: Sequence[EntryInfo]) -> None:
-        """Record current information about programs in the catalog."""
-        if infos:
-            self._write(lambda catalog, _: catalog.note(infos))
+            self._write(lambda catalog, _: catalog.use(uses.values()), seconds)
 
     def pin(self, keys: Iterable[str], pinned: bool) -> None:
         """Pin programs, which protects them from eviction, or unpin them."""
@@ -199,33 +221,47 @@ class Store:
         freed += max(0, before - self.nbytes) + trim(self.compilations_directory, self.max_compilations_bytes)
         return freed + self._enforce_shared_limit()
 
-    def close(self) -> None:
-        """Write the counted hits, and close the files."""
-        self.flush()
-        with self._lock, contextlib.suppress(sqlite3.Error):
-            if self._opened is not None:
-                self._opened[0].close()
-                self._opened = None
+    def compilations(self) -> tuple[int, int]:
+        """Return the number of compilations by program text, and their bytes."""
+        try:
+            return self._deadlines.run(lambda: usage(self.compilations_directory), _READ_SECONDS)
+        except OSError:
+            return 0, 0
+
+    def close(self, infos: Sequence[EntryInfo] = ()) -> None:
+        """Write the counted hits and current information about programs, and close the files."""
+        self.flush(_READ_SECONDS)
+        if infos:
+            self._write(lambda catalog, _: catalog.note(infos), _READ_SECONDS)
+
+        def act() -> None:
+            with self._opening:
+                if self._opened is not None:
+                    self._opened[0].close()
+                    self._opened = None
+
+        with contextlib.suppress(OSError, sqlite3.Error):
+            self._deadlines.run(act, _READ_SECONDS)
 
     # ---- a disk that fails
 
-    def _read(self, act: Act[Found], otherwise: Found) -> Found:
+    def _read(self, act: Act[Found], otherwise: Found, more_seconds: float = 0.0) -> Found:
         if not self.max_bytes:
             return otherwise
         try:
-            return act(*self._open())
-        except (OSError, sqlite3.Error, UnicodeDecodeError, Corrupt) as error:
+            return self._deadlines.run(lambda: self._do(act), _READ_SECONDS + more_seconds)
+        except _FAILURES as error:
             self._fail(error)
             return otherwise
 
-    def _write(self, act: Act[Found]) -> Found | None:
+    def _write(self, act: Act[Found], seconds: float = _WRITE_SECONDS) -> Found | None:
         if not self.max_bytes:
             return None
         if self._failed_at is not None and time.monotonic() - self._failed_at < _RETRY_SECONDS:
             return None
         try:
-            done = act(*self._open(to_write=True))
-        except (OSError, sqlite3.Error, UnicodeDecodeError, Corrupt) as error:
+            done = self._deadlines.run(lambda: self._do(act, to_write=True), seconds)
+        except _FAILURES as error:
             self._fail(error)
             return None
         if self._failed_at is not None:
@@ -233,15 +269,23 @@ class Store:
             self._failed_at = None
         return done
 
-    def _open(self, to_write: bool = False) -> tuple[Catalog, Blobs]:
-        with self._lock:
+    def _do(self, act: Act[Found], to_write: bool = False) -> Found:
+        try:
+            return act(*self._open(to_write))
+        except _FAILURES as error:
+            if is_damage(error) and self._quarantine_catalog(error):
+                raise _Restarted(str(error)) from error
+            raise
+
+    def _open(self, to_write: bool) -> tuple[Catalog, Blobs]:
+        with self._opening:
             path = self._directory / CATALOG
             # Users may delete the cache directory at any time.
-            is_gone = not path.exists()
-            if self._opened is not None and (is_gone or (to_write and not self._opened[0].writes)):
+            is_gone = not os.path.lexists(path)
+            if self._opened is not None and is_gone:
                 self._opened[0].close()
                 self._opened = None
-            if self._opened is None:
+            if self._opened is None or (to_write and not self._opened[0].writes):
                 if is_gone:
                     self._directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                     self._directory.mkdir(mode=0o700, exist_ok=True)
@@ -252,33 +296,38 @@ class Store:
                     if to_write:
                         raise
                     catalog = Catalog(path, writes=False)
+                # Other threads may still read from a catalog that could only be read: it is closed after them.
                 self._opened = catalog, Blobs(self._directory / BLOBS, self._quarantine)
             return self._opened
 
     def _fail(self, error: Exception) -> None:
-        broken = is_damage(error)
         with self._lock:
-            first, self._failed_at = self._failed_at is None, time.monotonic()
-            if broken:
+            is_new, self._failed_at = self._failed_at is None, time.monotonic()
+            if isinstance(error, _Restarted):
                 self._failed_at = None
-                self._quarantine_catalog()
-        if broken:
-            log.warning(
-                "disk cache: the catalog %s is damaged (%s). It was moved to %s; the cache starts empty.",
-                *(self._directory / CATALOG, error, self._quarantine),
-            )
-        elif first:
+                return
+        if is_new:
             log.warning(
                 "disk cache: cannot use %s (%s). Writing is tried again after %.0f s.",
                 *(self._directory, error, _RETRY_SECONDS),
             )
 
-    def _quarantine_catalog(self) -> None:
-        if self._opened is not None:
-            with contextlib.suppress(sqlite3.Error):
-                self._opened[0].close()
-            self._opened = None
-        for path in self._directory.glob(f"{CATALOG}*"):
-            with contextlib.suppress(OSError):
-                self._quarantine.mkdir(mode=0o700, exist_ok=True)
-                path.replace(self._quarantine / f"{time.time_ns()}-{path.name}")
+    def _quarantine_catalog(self, error: Exception) -> bool:
+        """Move a damaged catalog to quarantine; return whether it could be moved."""
+        with self._opening:
+            if self._opened is not None:
+                with contextlib.suppress(sqlite3.Error):
+                    self._opened[0].close()
+                self._opened = None
+            for path in self._directory.glob(f"{CATALOG}*"):
+                with contextlib.suppress(OSError):
+                    self._quarantine.mkdir(mode=0o700, exist_ok=True)
+                    path.replace(self._quarantine / f"{time.time_ns()}-{path.name}")
+            path = self._directory / CATALOG
+            if os.path.lexists(path):
+                return False
+        log.warning(
+            "disk cache: the catalog %s is damaged (%s). It was moved to %s; the cache starts empty.",
+            *(path, error, self._quarantine),
+        )
+        return True

@@ -16,6 +16,8 @@ from jitserver.store.write_behind import Writer
 
 log = logging.getLogger(__name__)
 
+_MIN_DISK_BYTES = 64 << 20
+
 
 class Tiers:
     """Programs by call key, in memory and on disk. Thread-safe."""
@@ -107,6 +109,11 @@ class Tiers:
         """Schedule the clean-up of the disk tier."""
         self.writer.add("", lambda: log.info("disk cache: freed %d bytes", self.store.collect()))
 
+    def flush(self) -> None:
+        """Schedule the write of the counted hits."""
+        if self.store.has_uses:
+            self.writer.add("hits", self.store.flush)
+
     def close(self, seconds: float) -> bool:
         """Finish pending writes, and close the disk tier.
 
@@ -117,11 +124,13 @@ class Tiers:
         timed = [entry for entry in self.memory.entries() if entry.program.slowest]
         for entry in timed:
             entry.info.slowest = entry.program.slowest
-        self.store.note([entry.info for entry in timed])
-        self.store.close()
+        self.store.close([entry.info for entry in timed])
         return done
 
 
 def disk_share(directory: Path) -> int:
-    """Return the default limit of the disk tier: a tenth of the free space, at most 10 GiB."""
-    return min(10 << 30, shutil.disk_usage(directory).free // 10)
+    """Return the default limit of the disk tier: a tenth of the free space, at most 10 GiB.
+
+    The tier is in use in any case: a disk without free space, as that of a read-only image, may hold programs.
+    """
+    return min(10 << 30, max(_MIN_DISK_BYTES, shutil.disk_usage(directory).free // 10))

@@ -1,12 +1,15 @@
 """Bytes by their digest."""
 
 import os
+import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from jitserver.store import checked_files
 from jitserver.store.blobs import Blobs
 
 
@@ -45,6 +48,78 @@ def test_damaged_bytes_are_moved_aside_with_a_warning_and_can_be_put_again(
     assert "moved to" in caplog.text
     assert (tmp_path / "quarantine" / digest).read_bytes() == damage
     assert blobs.put(b"one") == digest
+    assert bytes(blobs.get(digest) or b"") == b"one"
+
+
+def test_swapped_files_are_moved_aside(blobs: Blobs, tmp_path: Path, caplog: Any) -> None:
+    one, other = blobs.put(b"one"), blobs.put(b"other")
+    paths = [file_of(tmp_path, digest) for digest in (one, other)]
+    contents = [path.read_bytes() for path in paths]
+    for path, content in zip(paths, reversed(contents), strict=True):
+        path.write_bytes(content)
+    assert blobs.get(one) is None
+    assert blobs.get(other) is None
+    assert caplog.text.count("has the content of another file") == 2
+    assert blobs.put(b"one") == one
+    assert bytes(blobs.get(one) or b"") == b"one"
+
+
+def make_link(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def make_link_to_whole_file(path: Path) -> None:
+    whole = path.with_name("whole")
+    checked_files.write(whole, [b"one"])
+    path.symlink_to(whole)
+
+
+def make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(os.path.relpath(path))
+
+
+def make_sparse(path: Path) -> None:
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [make_link, make_link_to_whole_file, os.mkfifo, make_socket, Path.mkdir, make_sparse],
+    ids=lambda f: f.__name__,
+)
+def test_only_regular_files_of_the_known_size_are_read(
+    blobs: Blobs, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    digest = blobs.put(b"one")
+    path = file_of(tmp_path, digest)
+    path.unlink()
+    make(path)
+    assert blobs.get(digest, len(b"one")) is None
+    assert "was moved to" in caplog.text
+    assert os.path.lexists(tmp_path / "quarantine" / digest)
+    assert blobs.put(b"one") == digest
+    make(path.with_name("beside"))
+    assert bytes(blobs.get(digest, len(b"one")) or b"") == b"one"
+
+
+@pytest.mark.parametrize("make", [make_link, os.mkfifo, Path.mkdir], ids=lambda f: f.__name__)
+def test_what_is_in_the_way_of_a_file_is_moved_aside(
+    blobs: Blobs, tmp_path: Path, make: Callable[[Path], object]
+) -> None:
+    digest = blobs.put(b"one")
+    path = file_of(tmp_path, digest)
+    path.unlink()
+    make(path)
+    blobs.put(b"one")
+    assert bytes(blobs.get(digest) or b"") == b"one"
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.write_text("a file in place of a directory")
+    assert blobs.get(digest) is None
+    blobs.put(b"one")
     assert bytes(blobs.get(digest) or b"") == b"one"
 
 

@@ -1,11 +1,16 @@
 """The disk tier: within its bound, beside others, and on disks that fail."""
 
 import dataclasses
+import errno
 import itertools
 import os
 import random
+import shlex
 import shutil
 import sqlite3
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -211,25 +216,123 @@ def test_a_full_disk_is_one_warning_and_a_disk_with_room_again_is_used(
     assert not any(key.startswith("lost") for key in keys(store))
 
 
+def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make SQLite see a disk on which no file can be created or changed, also as root."""
+    connect = sqlite3.connect
+
+    def connect_read_only(target: str, **options: Any) -> sqlite3.Connection:
+        if "immutable" not in target:
+            raise_cannot_open()
+        return connect(target, **options)
+
+    def raise_cannot_open() -> None:
+        error = sqlite3.OperationalError("unable to open database file")
+        error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+        raise error
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(sqlite3, "connect", connect_read_only)
+    monkeypatch.setattr(checked_files, "write", refuse)
+    for name in ("mkdir", "replace", "unlink"):
+        monkeypatch.setattr(Path, name, refuse)
+
+
 def test_a_folder_that_can_only_be_read_is_read(
     tmp_path: Path, stored: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
     store = Store(tmp_path, 100 * MIB)
     store.put(stored("a"), b"executable", b"")
     store.close()
-
-    def read_only(path: Path, writes: bool = True) -> Catalog:
-        if writes:
-            raise sqlite3.OperationalError("attempt to write a readonly database")
-        return Catalog(path, writes=False)
-
-    monkeypatch.setattr(store_module, "Catalog", read_only)
+    read_only(monkeypatch)
     again = Store(tmp_path, 100 * MIB)
     assert keys(again) == ["a"]
+    found = again.get("a")
+    assert found is not None
+    assert bytes(again.blob(found.executable) or b"") == b"executable"
     again.put(stored("b"), b"executable", b"")
+    again.used(Use("a", 1, 0.5, time.time()))
+    again.flush()
     assert keys(again) == ["a"]
     assert caplog.text.count("disk cache: cannot use") == 1
     again.close()
+
+
+def test_a_damaged_catalog_that_cannot_be_moved_is_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    (tmp_path / CATALOG).write_text("damaged" * 1000)
+    read_only(monkeypatch)
+    store = Store(tmp_path, 100 * MIB)
+    assert [store.get("a") for _ in range(3)] == [None, None, None]
+    assert caplog.text.count("disk cache:") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.getuid() != 0, reason="mounts a file system")
+def test_a_read_only_file_system_is_read(tmp_path: Path, stored: Callable[..., Any]) -> None:
+    store = Store(tmp_path, 100 * MIB)
+    store.put(stored("a"), b"executable", b"")
+    store.close()
+    script = "mount --bind . . && mount -o remount,bind,ro . && exec " + shlex.join([sys.executable, "-c", _READER])
+    ran = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f"cd {shlex.quote(str(tmp_path))} && {script}"], capture_output=True, text=True
+    )
+    if "unshare" in ran.stderr or "mount:" in ran.stderr:
+        pytest.skip(ran.stderr)
+    assert ran.stdout.split() == ["executable", "Read-only"], ran.stderr
+
+
+_READER = """
+import pathlib
+from jitserver.store.disk import Store
+folder = pathlib.Path.cwd()
+try:
+    (folder / "new").mkdir()
+except OSError as error:
+    store = Store(folder, 1 << 30)
+    print(bytes(store.blob(store.get("a").executable)).decode(), error.strerror.split()[0])
+"""
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/dev/zero")])
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+def test_a_catalog_of_another_kind_is_moved_aside(
+    tmp_path: Path, stored: Callable[..., Any], suffix: str, make: Callable[[Path], object]
+) -> None:
+    make(tmp_path / f"{CATALOG}{suffix}")
+    store = Store(tmp_path, 100 * MIB)
+    assert store.get("a") is None
+    store.put(stored("a"), b"executable", b"")
+    assert keys(store) == ["a"]
+    store.close()
+
+
+def test_storage_that_hangs_delays_no_look_up_and_no_close(
+    store: Store, stored: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    store.put(stored("a"), b"executable", b"")
+    answers, find, waiting = threading.Event(), Catalog.find, []
+
+    def hang(*arguments: Any) -> Any:
+        waiting.append(threading.get_ident())
+        answers.wait()
+        return find(*arguments)
+
+    monkeypatch.setattr(Catalog, "find", hang)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(store_module, "_READ_SECONDS", 0.01)
+            assert store.get("a") is None
+        assert [store.get("a") for _ in range(10)] == [None] * 10
+        store.used(Use("a", 1, 0.5, time.time()))
+        assert store.put(stored("b"), b"executable", b"").info.disk_bytes == 0
+        store.close()
+        assert len(waiting) == 1
+        assert caplog.text.count("disk cache: cannot use") == 1
+    finally:
+        answers.set()
 
 
 @pytest.mark.parametrize(
