@@ -91,6 +91,8 @@ class DaemonConnection(WireConnection):
             log.warning("connection: closed after an error", exc_info=True)
         finally:
             self.close()
+            if self.order is not None:
+                self.order.leave(self)
             self._run_channel.lent.close()
             self.incoming.discard()
 
@@ -151,7 +153,7 @@ class DaemonConnection(WireConnection):
         try:
             return runs.answer(self._service, session, run, self._run_channel)
         finally:
-            order.end(self)
+            order.active.end(self)
             if session.pending_drops:
                 session.free_pending_drops()
 

@@ -43,7 +43,7 @@ def long_runs(connections: Iterable[DaemonConnection]) -> list[Running]:
 
 def _running(connection: DaemonConnection, now: float) -> Running | None:
     since, order = connection.busy_since, connection.order
-    if since is None or now - since < _LONG_SECONDS or order is None or connection not in order.running:
+    if since is None or now - since < _LONG_SECONDS or order is None or connection not in order.active.running:
         return None
     work = journal.read(bytes(connection.slot))
     key, label = (work.key, work.label) if work is not None else ("", "")

@@ -51,7 +51,7 @@ def answer(
         or run.wait
         or run.block
         or run.into
-        or (session.attached > 1 and session.is_unsettled())
+        or (session.attached > 1 and session.active.has_older())
         or session.pending_drops
         or session.ended
     ):
@@ -155,8 +155,9 @@ def answer(
                 reply.values.append(view.tobytes())
         return reply, attachments
     finally:
-        order.running.pop(connection, None)
-        if order.waiting:
-            order.notify()
+        active = order.active
+        active.running.pop(connection, None)
+        if active.waiting:
+            active.notify()
         if session.pending_drops:
             session.free_pending_drops()

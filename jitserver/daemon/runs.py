@@ -168,7 +168,7 @@ class _Call:
             if budget.left < 0 < program.nbytes:
                 self._check_budget()
             if program.donated:  # a Run of an earlier connection may still read the donated arrays
-                session.settle()
+                session.active.settle()
             leaves = [
                 session.array(value) if type(value) is int else decode(value)
                 for value, decode in zip(self.arguments, program.decoders, strict=True)

@@ -117,7 +117,7 @@ class JitService(Service):  # type: ignore[misc]
             raise DaemonUnavailable(f"the daemon (pid {os.getpid()}) has reached its limit of connections")
         connection.session, first = resumed or self.sessions.begin(connection.pid)
         connection.session.program = hello.program
-        connection.order = connection.session.order(hello.client)
+        connection.order = connection.session.order(hello.client, connection.pid)
         begun, before = connection.order.take_over(connection)
         if isinstance(before, DaemonConnection):
             before.shut_down()

@@ -71,6 +71,15 @@ class Watch:
             self._pidfd = None
 
 
+def has_exited(pid: int) -> bool:
+    """Return whether a process has exited, as far as can be determined."""
+    watch = Watch(pid)
+    try:
+        return watch.has_exited()
+    finally:
+        watch.close()
+
+
 def process_with_id(pid: int) -> Process:
     """Return the process that has this id now; `born` is empty if /proc cannot be read."""
     try:

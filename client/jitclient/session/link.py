@@ -68,6 +68,8 @@ class Link:
         self.lock = threading.RLock()
         self._depth = 0  # nesting depth of `yielded`
         self._depth_changed = threading.Condition(self.lock)
+        # Connections for later contexts of `yielded`, each with the state that belongs to it, and the daemon process.
+        self._spares: list[tuple[bytes, dict[str, Any]]] = []
         self.drops = Drops()
         self.background = Background(self._tidy, _QUIET_TICKS)
         self._pipeline = Pipeline()
@@ -171,6 +173,11 @@ class Link:
             if connection is not None:
                 connection.close()
 
+    def close_spares(self) -> None:
+        """Close the connections that are kept for later contexts of `yielded`. Called with the `lock` held."""
+        while self._spares:
+            self._spares.pop()[1]["connection"].close()
+
     def forget_programs(self) -> None:
         """Make the client ask the daemon for each program again, because the daemon has lost one."""
         self.program_generation += 1
@@ -179,14 +186,14 @@ class Link:
     def yielded(self) -> Iterator[None]:
         """Release the session to other users in the middle of an exchange.
 
-        Calls that this thread or another makes inside the context use a connection of their own. Called with the `lock`
+        Calls that this thread or another makes inside the context use a connection of their own, which later contexts
+        use again: a new one would cost each callback that calls the daemon several round trips. Called with the `lock`
         held, which is released inside the context.
 
         Raises:
             NotSent: this process was forked inside the context; the exchange belongs to the parent.
         """
-        apart = {"connection": None, "_pipeline": Pipeline(), "_exchanging": False}
-        kept = self._swap(apart | {"_identity": ClientId(self._identity.token), "_begun": 0, "next_handle": 0})
+        kept = self._swap(self._apart())
         depth = self._depth = self._depth + 1
         lock = self.lock
         held = lock._release_save()  # type: ignore[attr-defined]  # as threading.Condition does
@@ -209,17 +216,35 @@ class Link:
         """Whether a thread has released the session to other users by `yielded`. Read with the `lock` held."""
         return self._depth > 0
 
+    def _apart(self) -> dict[str, Any]:
+        """Return the state of a connection for use beside the current one."""
+        while self._spares:
+            process, spare = self._spares.pop()
+            if process == self._process and spare["_identity"].token == self._identity.token:
+                return spare
+            spare["connection"].close()
+        apart = {"connection": None, "_pipeline": Pipeline(), "_exchanging": False}
+        return apart | {"_identity": ClientId(self._identity.token), "_begun": 0, "next_handle": 0}
+
     def _reacquire(self, held: Any, depth: int, kept: dict[str, Any]) -> None:
         self.lock._acquire_restore(held)  # type: ignore[attr-defined]
         # Contexts are nested: another thread may have entered `yielded` after this one, and must leave first.
         self._depth_changed.wait_for(lambda: self._depth == depth)
+        is_spare = False
         try:
-            if self.connection is not None:
+            # Its connection may have broken, with calls that no daemon has begun.
+            if self.connection is not None or self._pipeline.outbox:
                 with contextlib.suppress(JitserverError):
-                    self._drain()
+                    with_retries(self, self._drain, ATTEMPTS)
+                    if self._pipeline.blocks is not None:
+                        self._pipeline.blocks.tidy(float("inf"))
+                    is_spare = True
         finally:
-            self.disconnect()
-            self._swap(kept)
+            if not is_spare:
+                self.disconnect()
+            process, apart = self._process, self._swap(kept)
+            if is_spare:
+                self._spares.append((process, apart))
             self._depth -= 1
             self._depth_changed.notify_all()
 
@@ -247,8 +272,9 @@ class Link:
             finally:
                 self.lock.release()
         self.background.rest()
-        if self._pipeline.blocks is not None:
-            self._pipeline.blocks.retire_read()
+        for pipeline in (self._pipeline, *(spare["_pipeline"] for _, spare in self._spares)):
+            if pipeline.blocks is not None:
+                pipeline.blocks.retire_read()
 
     def _drain(self) -> None:
         with self._guarded() as connection:
@@ -256,9 +282,11 @@ class Link:
 
     def after_fork(self) -> None:
         """Leave the connection to the parent in a forked child, whose next exchange joins the parent's session."""
+        spares = [spare["connection"] for _, spare in self._spares]
         connection, self.connection = self.connection, None
-        if connection is not None:
-            connection.abandon()
+        for each in (connection, *spares):
+            if each is not None:
+                each.abandon()
         # The child may use inherited handles, but must not free them.
         self._reset()
         self._joined = True

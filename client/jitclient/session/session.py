@@ -277,6 +277,7 @@ class Session(Link):
         if not self.lock.acquire(timeout=_GOODBYE_SECONDS):
             return
         try:
+            self.close_spares()
             if self.connection is not None:
                 with contextlib.suppress(JitserverError):
                     if self._pipeline.blocks is not None:

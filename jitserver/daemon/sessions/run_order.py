@@ -8,47 +8,28 @@ saved for the next daemon, this daemon must not.
 import itertools
 import math
 import threading
-from collections.abc import Iterable
+from typing import NamedTuple
 
 
-class Order:
-    """The Runs of one client, which numbers them. An earlier daemon began the first `begun` Runs."""
+class _Running(NamedTuple):
+    order: "Order"
+    thread: int
+    number: int
 
-    def __init__(self, begun: int = 0) -> None:
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+
+class Active:
+    """The Runs that the connections of a session are executing. Its size does not depend on earlier connections."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
         # Number of waiting threads. A check of it saves each Run the cost of notifying none.
         self.waiting = 0
-        self._begun = begun
-        self._frozen = False
-        self._current_connection: object = None
-        # By connection: its thread, and the sequence number of its Run.
-        self.running: dict[object, tuple[int, int]] = {}
+        # By connection; the numbers rise with each Run of any client.
+        self.running: dict[object, _Running] = {}
 
-    def take_over(self, connection: object) -> tuple[int, object]:
-        """Make this connection the only one that may begin Runs.
-
-        Returns:
-            The number of the last begun Run, and the previous connection.
-        """
-        with self._lock:
-            before, self._current_connection = self._current_connection, connection
-            return self._begun, before
-
-    def begin(self, connection: object, number: int) -> bool:
-        """Begin a Run; return False if another connection has taken over, or will, and may get the same Run."""
-        with self._lock:
-            if connection is not self._current_connection or self._frozen:
-                return False
-            self._begun = number
-            self.running[connection] = threading.get_ident(), next(_numbers)
-            return True
-
-    def freeze(self) -> int:
-        """Refuse all further Runs; return the number of the last begun Run."""
-        with self._lock:
-            self._frozen = True
-            return self._begun
+    def begin(self, connection: object, order: "Order") -> None:
+        """Record that this thread executes a Run of a connection."""
+        self.running[connection] = _Running(order, threading.get_ident(), next(_numbers))
 
     def end(self, connection: object) -> None:
         """Record the completion of a connection's Run.
@@ -61,24 +42,22 @@ class Order:
 
     def notify(self) -> None:
         """Wake the threads that wait in `settle`."""
-        with self._lock:
+        with self._changed:
             self._changed.notify_all()
 
-    def run_number_of(self, thread: int) -> int | None:
-        """Return the sequence number of a thread's current Run; None if it has none.
+    def has_older(self, number: float | None = None) -> bool:
+        """Return whether an earlier connection of a client is executing a Run that began before `number`.
 
-        The numbers rise with each Run of any client.
+        Without a number, that is the Run of this thread.
         """
-        return next((number for at, number in list(self.running.values()) if at == thread), None)
-
-    def has_older(self, number: float) -> bool:
-        """Return whether an earlier connection is still executing a Run that began before `number`."""
         running = list(self.running.items())
-        return any(connection is not self._current_connection and begun < number for connection, (_, begun) in running)
+        before = _number_here([each for _, each in running]) if number is None else number
+        return any(connection is not each.order.connection and each.number < before for connection, each in running)
 
-    def settle(self, number: float) -> None:
+    def settle(self) -> None:
         """Wait until `has_older` is false. Threads wait only for older Runs, so there is no deadlock."""
-        with self._lock:
+        number = _number_here(list(self.running.values()))
+        with self._changed:
             self.waiting += 1
             try:
                 self._changed.wait_for(lambda: not self.has_older(number))
@@ -86,10 +65,61 @@ class Order:
                 self.waiting -= 1
 
 
-def current_run_number(orders: Iterable[Order]) -> float:
-    """Return the sequence number of this thread's current Run; infinity if the thread has none."""
+class Order:
+    """The Runs of one client, which numbers them. An earlier daemon began the first `begun` Runs.
+
+    Attributes:
+        active: the Runs of all clients of the session.
+        connection: the only connection that may begin Runs; None after it has closed.
+        pid: the process of the client; 0 if it is on another machine, or unknown.
+    """
+
+    __slots__ = ("_begun", "_frozen", "_lock", "active", "connection", "pid")
+
+    def __init__(self, begun: int = 0, active: Active | None = None) -> None:
+        self.active = active or Active()
+        self.connection: object = None
+        self.pid = 0
+        self._lock = threading.Lock()
+        self._begun = begun
+        self._frozen = False
+
+    def take_over(self, connection: object) -> tuple[int, object]:
+        """Make this connection the only one that may begin Runs.
+
+        Returns:
+            The number of the last begun Run, and the previous connection.
+        """
+        with self._lock:
+            before, self.connection = self.connection, connection
+            return self._begun, before
+
+    def leave(self, connection: object) -> None:
+        """Forget a connection that has closed, unless another one has taken over."""
+        with self._lock:
+            if self.connection is connection:
+                self.connection = None
+
+    def begin(self, connection: object, number: int) -> bool:
+        """Begin a Run; return False if another connection has taken over, or will, and may get the same Run."""
+        with self._lock:
+            if connection is not self.connection or self._frozen:
+                return False
+            self._begun = number
+            self.active.begin(connection, self)
+            return True
+
+    def freeze(self) -> int:
+        """Refuse all further Runs; return the number of the last begun Run."""
+        with self._lock:
+            self._frozen = True
+            return self._begun
+
+
+def _number_here(running: list[_Running]) -> float:
+    """Return the number of this thread's current Run; infinity if the thread has none."""
     here = threading.get_ident()
-    return next((number for number in (order.run_number_of(here) for order in orders) if number is not None), math.inf)
+    return next((each.number for each in running if each.thread == here), math.inf)
 
 
 _numbers = itertools.count()

@@ -13,10 +13,10 @@ from jitclient.errors import ArrayLost, DaemonLost
 from jitserver.daemon.arrays.budget import ArrayBudget
 from jitserver.daemon.arrays.on_disk import OnDisk
 from jitserver.daemon.sessions.presence import Presence
-from jitserver.daemon.sessions.run_order import Order, current_run_number
+from jitserver.daemon.sessions.run_order import Active, Order
 from jitserver.programs.failures import Failed
 from jitserver.store.entry import Entry
-from jitserver.system.process_watch import Process
+from jitserver.system.process_watch import Process, has_exited
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,8 @@ class Session:
         self.calls = 0
         self.budget = budget
         self.arrays: dict[int, Any] = {}
-        self._orders: dict[bytes, Order] = {}
+        self.active = Active()
+        self._orders: dict[bytes, Order] = {}  # by client
         self.pending_drops: set[int] = set()
         """Handles that were dropped while a Run of an earlier connection may still read or make their arrays."""
         # Programs by number; after a restart, call keys until the programs are called.
@@ -122,7 +123,7 @@ class Session:
         """
         found = self.arrays.get(handle)
         if found is None:
-            self.settle()
+            self.active.settle()
             found = self.arrays.get(handle)
         if found is None:
             raise ArrayLost(
@@ -134,7 +135,7 @@ class Session:
 
     def forget(self, handles: Iterable[int]) -> None:
         """Free arrays now, or after a Run that may need them. Unknown handles are ignored."""
-        if self.attached > 1 and self.is_unsettled():
+        if self.attached > 1 and self.active.has_older():
             # A Run of an earlier connection may still read any handle that does not belong to this connection.
             first = self.attached * _HANDLES_PER_CONNECTION
             handles = list(handles)
@@ -146,7 +147,7 @@ class Session:
 
     def free_pending_drops(self) -> None:
         """Free dropped arrays that no active Run needs any more. Call this method at the end of a Run."""
-        if not self.is_unsettled():
+        if not self.active.has_older():
             with self._lock:
                 pending_drops, self.pending_drops = self.pending_drops, set()
             self.forget(pending_drops)
@@ -173,26 +174,23 @@ class Session:
 
     # ---- the order of its clients' Runs
 
-    def order(self, client: bytes) -> Order:
-        """Return the order of Runs of one client: the process that began the session, or one that joined it."""
+    def order(self, client: bytes, pid: int = 0) -> Order:
+        """Return the order of Runs of one client: the process `pid` that began the session, or one that joined it."""
         with self._lock:
-            order = self._orders.setdefault(client, Order())
+            order = self._orders.get(client)
+            if order is None:
+                self._forget_exited()
+                order = self._orders[client] = Order(active=self.active)
+            order.pid = pid
             if self._frozen:
                 order.freeze()
             return order
 
-    def is_unsettled(self) -> bool:
-        """Return whether an earlier connection is executing a Run that began before the Run of this thread."""
-        orders = list(self._orders.values())
-        here = current_run_number(orders)
-        return any(order.has_older(here) for order in orders)
-
-    def settle(self) -> None:
-        """Wait until no earlier connection is executing a Run that began before the Run of this thread."""
-        orders = list(self._orders.values())
-        here = current_run_number(orders)
-        for order in orders:
-            order.settle(here)
+    def _forget_exited(self) -> None:
+        """Forget the clients that cannot return, such as forked children that have exited."""
+        for client, order in list(self._orders.items()):
+            if order.pid and order.connection is None and has_exited(order.pid):
+                del self._orders[client]
 
     # ---- connections
 
@@ -256,7 +254,7 @@ class Session:
         session.token, session.pid = state.token, state.client.pid
         session.presence = Presence.restored(state.client, state.others, state.attached)
         session.attached = state.attached
-        session._orders = {client: Order(begun) for client, begun in state.begun.items()}
+        session._orders = {client: Order(begun, session.active) for client, begun in state.begun.items()}
         session.executables = list(state.programs)
         session._on_disk, session._entry_of = on_disk, entry_of
         return session

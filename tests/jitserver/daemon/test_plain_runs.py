@@ -142,7 +142,7 @@ class Daemon:
         try:
             reply, attachments = runs.answer(self.service, self.session, run, channel)
         finally:
-            self.order.end(self)
+            self.order.active.end(self)
         return reply, [array.tobytes() for array in attachments]
 
     def state(self) -> Any:
@@ -151,7 +151,7 @@ class Daemon:
             for handle, value in self.session.arrays.items()
         }
         uses = [entry.program.calls for entry in self.session.leased()]
-        return held, uses, self.session.calls, self.session.budget.left, self.order.running
+        return held, uses, self.session.calls, self.session.budget.left, self.order.active.running
 
 
 @pytest.mark.parametrize("case", RUNS)
@@ -293,13 +293,13 @@ def test_nor_where_jax_has_something_else_under_that_name(engine: Engine, compil
 def test_who_waits_for_a_run_of_before_is_told(engine: Engine) -> None:
     waited: list[int] = []
     daemon = Daemon(
-        engine, made=[program(lambda x: [waited.append(daemon.order.waiting) or jnp.asarray(x)], [F3], [F3])]
+        engine, made=[program(lambda x: [waited.append(daemon.order.active.waiting) or jnp.asarray(x)], [F3], [F3])]
     )
-    daemon.order.waiting = 1
+    daemon.order.active.waiting = 1
     told: list[int] = []
-    daemon.order.notify = lambda: told.append(1)  # type: ignore[method-assign]
+    daemon.order.active.notify = lambda: told.append(1)  # type: ignore[method-assign]
     assert daemon.plainly(Run([Call(0, [ONES], 1)])) is not None
-    assert (waited, told, daemon.order.running) == ([1], [1], {})
+    assert (waited, told, daemon.order.active.running) == ([1], [1], {})
 
 
 @pytest.mark.parametrize("raises", [False, True])

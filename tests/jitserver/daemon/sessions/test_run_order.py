@@ -1,5 +1,7 @@
 """Handles that a client drops over a new connection while the daemon still executes a Run of the old one."""
 
+import os
+import subprocess
 import threading
 from collections.abc import Iterator
 
@@ -32,7 +34,7 @@ class OldRun:
         self._begun.set()
         assert self._may_end.wait(60)
         self.session.keep(self.old + 1, ["made late"])
-        self.order.end("old")
+        self.order.active.end("old")
         self.session.free_pending_drops()
 
     def end(self) -> None:
@@ -45,7 +47,7 @@ class OldRun:
         """A Run of the new connection that only drops these handles."""
         assert self.order.begin("new", 2)
         self.session.forget(handles)
-        self.order.end("new")
+        self.order.active.end("new")
         self.session.free_pending_drops()
 
 
@@ -115,6 +117,33 @@ def test_the_old_connection_begins_no_more_runs(run: OldRun) -> None:
         run.session.array(run.old + 2)
 
 
+def test_clients_that_have_exited_leave_nothing() -> None:
+    session, running = Session(os.getpid(), ArrayBudget()), subprocess.Popen(["sleep", "infinity"])
+    try:
+        for number in range(100):
+            exited = subprocess.Popen(["true"])
+            exited.wait()
+            order = session.order(b"%d" % number, exited.pid)
+            order.take_over("connection")
+            assert order.begin("connection", 1)
+            order.active.end("connection")
+            order.leave("connection")
+        for client, pid in ((b"other", running.pid), (b"remote", 0), (b"connected", exited.pid)):
+            order = session.order(client, pid)
+            order.take_over("connection")
+            assert order.begin("connection", 7)
+            order.active.end("connection")
+        session.order(b"other").leave("connection")
+        session.order(b"remote").leave("connection")
+        session.order(b"last")
+        assert session._orders.keys() == {b"other", b"remote", b"connected", b"last"}
+        assert session.order(b"other").take_over("again") == (7, None), "it may send again what it has not sent"
+        assert not session.active.running, "each Run looks at these alone"
+    finally:
+        running.kill()
+        running.wait()
+
+
 def test_two_old_runs_of_one_session_do_not_wait_for_each_other() -> None:
     session = Session(0, ArrayBudget())
     begun, ended = threading.Barrier(3), []
@@ -125,9 +154,9 @@ def test_two_old_runs_of_one_session_do_not_wait_for_each_other() -> None:
         assert order.begin(client, 1)
         begun.wait(60)
         begun.wait(60)  # until both have reconnected
-        session.settle()  # as before a call with donation
+        session.active.settle()  # as before a call with donation
         ended.append(client)
-        order.end(client)
+        order.active.end(client)
 
     threads = [threading.Thread(target=run, args=(client,), daemon=True) for client in (b"parent", b"child")]
     for thread in threads:
