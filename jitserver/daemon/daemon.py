@@ -333,6 +333,7 @@ class Daemon:
     def _keep_cache_tidy(self) -> None:
         cache, now = self._service.engine.cache, time.monotonic()
         cache.flush()
+        cache.memory.trim()
         if now - self._tidied > _TIDY_SECONDS:
             self._tidied = now
             cache.tidy()

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, DaemonLost, ProtocolError
+from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, DaemonLost, ProgramLost, ProtocolError
 from jitclient.wire import labels
 from jitclient.wire.array_transport import HostArray, inline_limit, nbytes_of, pack
 from jitclient.wire.messages import Attached, Call, Failure, Put, Run, Spec
@@ -120,7 +120,7 @@ class _Call:
             self.program: Program = session.executable(call.executable).program
         except IndexError as error:
             raise ProtocolError(f"this session has no executable {call.executable}") from error
-        except DaemonLost as error:
+        except (DaemonLost, ProgramLost) as error:
             self._mark_lost(error, read)
             return
         specs = self.program.specs
@@ -130,8 +130,8 @@ class _Call:
             _data(value, specs[n], read) if type(value) is Attached else value for n, value in enumerate(call.arguments)
         ]
 
-    def _mark_lost(self, error: DaemonLost, read: ReadAttachment) -> None:
-        """Record that the program was lost with the previous daemon.
+    def _mark_lost(self, error: DaemonLost | ProgramLost, read: ReadAttachment) -> None:
+        """Record that the program was lost with the previous daemon, or was released.
 
         The first result then holds this failure; the other results do not exist.
         """

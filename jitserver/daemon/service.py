@@ -146,6 +146,8 @@ class JitService(Service):  # type: ignore[misc]
     @verb(messages.Report)
     def exposed_report(self, connection: DaemonConnection, report: messages.Report) -> None:
         self.counters.add(local_runs=report.local_runs, client_traces=report.client_traces)
+        if report.released:
+            _session(connection).release(report.released)
 
     # ---- programs
 

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import functools
 import logging
 import threading
 import time
@@ -274,12 +275,17 @@ class Programs:
         A program made under other versions is looked up, or made, for the current versions.
         """
         entry = self.cache.memory.get(key)
-        stored = self.cache.store.get(key) if entry is None else None
-        if stored is None:
+        if entry is not None:
             return entry
+        recipe, why = self.cache.memory.recipe(key), "it was in no cache"
+        stored = recipe.stored if recipe is not None else self.cache.store.get(key)
+        if stored is None:
+            return None
         request = request_of(stored)
         now = _key_of(request)
         self._refuse_crashing(now.text)
+        if recipe is not None:
+            return self._made_again(now, stored, request, report_phase, why, recipe.capture)
         why = "it was made under other versions"
         return self._restored(now, report_phase) or self._made_again(now, stored, request, report_phase, why)
 
@@ -371,9 +377,7 @@ class Programs:
     def _entry(self, info: EntryInfo, built: Program, components: KeyComponents = _NO_COMPONENTS) -> Entry:
         built.mark = mark(RUNNING, info.key, info.label)
         built.suspect = info.key if self.journal.strikes.has(info.key, RUNNING) else ""
-        entry = Entry(info, built, components)
-        entry.unload = lambda: self._unload(entry)
-        return entry
+        return Entry(info, built, components, self._unload)
 
     def _unload(self, entry: Entry) -> None:
         base, built = entry.info.base, entry.program
@@ -381,7 +385,7 @@ class Programs:
         # Drop the candidate: if it were settled again, the program would wait for itself.
         if candidate is not None and candidate.entry.program is built:
             self._forget(base)
-        built.unload(lambda: self._reload(entry.key))
+        built.unload(functools.partial(self._reload, entry.key))
 
     def _reload(self, key: str) -> Program:
         entry = self.entry_of(key)
@@ -421,9 +425,16 @@ class Programs:
             return None
 
     def _made_again(
-        self, key: CallKey, stored: Stored, request: Prepare, report_phase: ReportPhase, why: str
+        self,
+        key: CallKey,
+        stored: Stored,
+        request: Prepare,
+        report_phase: ReportPhase,
+        why: str,
+        capture: bytes | memoryview | None = None,
     ) -> Entry | None:
-        capture = self.cache.store.blob(stored.capture)
+        if capture is None:
+            capture = self.cache.store.blob(stored.capture)
         if capture is None:
             return None
         compared = serialization.evidence_in(stored.facts)

@@ -21,7 +21,7 @@ from jitserver.store.blobs import Blobs
 from jitserver.store.catalog import CATALOG, Catalog, Use, is_damage
 from jitserver.store.checked_files import Corrupt
 from jitserver.store.deadline import Deadlines
-from jitserver.store.entry import Stored, eviction_score
+from jitserver.store.entry import MAX_RECIPE_BYTES, Recipe, Stored, eviction_score
 from jitserver.store.environments import BLOBS, SharedLimit
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,8 @@ _QUARANTINE = "quarantine"
 
 _TRIM_FRACTION = 0.9
 _RETRY_SECONDS = 30.0
+_LOG_SECONDS = 60.0
+"""Minimum time between two log lines about evictions."""
 _READ_SECONDS = 2.0
 """Deadline of a look-up, for which a call waits."""
 _READ_BYTES_PER_SECOND = 16 << 20
@@ -57,15 +59,18 @@ class Store:
     """
 
     def __init__(
-        self, directory: Path, max_bytes: int, allow_eviction: Callable[[str], bool] = lambda key: True
+        self,
+        directory: Path,
+        max_bytes: int,
+        allow_eviction: Callable[[str, Callable[[str], Recipe | None]], bool] = lambda key, recipe_of: True,
     ) -> None:
         """Create the tier; files are opened at the first access.
 
         Args:
             directory: the directory of this environment's cache.
             max_bytes: the approximate limit, a quarter of it for JAX's own cache. With 0, nothing is stored.
-            allow_eviction: called with a program's key before the program is evicted. If it returns False, the program
-                stays on disk until it is removed explicitly.
+            allow_eviction: called with a program's key, and a function that returns the recipe of a key, before the
+                program is evicted. If it returns False, the program stays on disk until it is removed explicitly.
         """
         self.compilations_directory = compilations_directory(directory)
         self.max_compilations_bytes = max_bytes // 4
@@ -79,6 +84,8 @@ class Store:
         self._opening = threading.Lock()
         self._opened: tuple[Catalog, Blobs] | None = None
         self._failed_at: float | None = None
+        self._evicted = 0
+        self._evictions_logged = -_LOG_SECONDS
         self._uses: dict[str, Use] = {}
         self.other_bytes: Callable[[], int] = int
         """Function that returns the bytes of other data on the disk, such as checkpoints.
@@ -100,6 +107,14 @@ class Store:
         if nbytes is None:
             return None
         return self._read(lambda _, blobs: blobs.get(digest, nbytes), None, nbytes / _READ_BYTES_PER_SECOND)
+
+    def recipe(self, key: str) -> Recipe | None:
+        """Return the recipe of a program, unless it is large."""
+        stored = self.get(key)
+        if stored is None or stored.info.disk_bytes > MAX_RECIPE_BYTES:
+            return None
+        capture = self.blob(stored.capture)
+        return None if capture is None else Recipe(stored, bytes(capture))
 
     def infos(self, prefix: str = "") -> list[EntryInfo]:
         """Return the programs whose key starts with `prefix`, or whose function has that name; all if it is empty."""
@@ -194,11 +209,19 @@ class Store:
         for info in sorted(self.infos(), key=lambda info: eviction_score(info, now)):
             if total <= limit * _TRIM_FRACTION:
                 break
-            if not info.pinned and self._allow_eviction(info.key):
+            if not info.pinned and self._allow_eviction(info.key, self.recipe):
                 total -= info.disk_bytes
                 leaving.append(info.key)
         self.remove(leaving)
-        log.info("disk cache: evicted %d programs, because the limit was exceeded", len(leaving))
+        self._log_evictions(len(leaving))
+
+    def _log_evictions(self, count: int) -> None:
+        """Log the number of evicted programs at most once a minute."""
+        self._evicted += count
+        now = time.monotonic()
+        if self._evicted and now - self._evictions_logged >= _LOG_SECONDS:
+            log.info("disk cache: evicted %d programs, because the limit was exceeded", self._evicted)
+            self._evicted, self._evictions_logged = 0, now
 
     def _enforce_shared_limit(self) -> int:
         if self.shared is None or not self.max_bytes:
@@ -206,7 +229,7 @@ class Store:
         return self.shared.enforce(lambda: [info for info in self.infos() if not info.pinned], self._evict)
 
     def _evict(self, keys: list[str]) -> None:
-        self.remove(filter(self._allow_eviction, keys))
+        self.remove(key for key in keys if self._allow_eviction(key, self.recipe))
 
     def collect(self) -> int:
         """Check the catalog for damage, evict programs over the limits, and delete unneeded files.

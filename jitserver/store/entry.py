@@ -7,7 +7,7 @@ from typing import Any
 
 from jitclient.wire.messages import EntryInfo
 
-OVERHEAD_BYTES = 1 << 20
+OVERHEAD_BYTES = 320 << 10
 """Bytes that any cached program costs beyond its own: files, rows, and JAX's Python objects."""
 
 HALF_LIFE_SECONDS = 3 * 24 * 3600.0
@@ -54,6 +54,18 @@ class Stored:
         return self.info.key
 
 
+MAX_RECIPE_BYTES = 1 << 20
+"""Maximum size in bytes of a capture that is kept in memory for a program that the disk does not have."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """A program's description and its capture, from which the program can be made again."""
+
+    stored: Stored
+    capture: bytes
+
+
 @dataclasses.dataclass(eq=False)
 class Entry:
     """A program in memory.
@@ -62,15 +74,18 @@ class Entry:
         info: the description for lists and statistics.
         program: the engine's object.
         components: the inputs that determine the call key.
-        unload: makes the program release its executable until the next call.
+        unload: makes an entry's program release its executable until the next call.
         holders: the sessions that may call the program.
+        recipe: the recipe of the program, if the disk does not have it.
     """
 
     info: EntryInfo
     program: Any
     components: KeyComponents
-    unload: Callable[[], None] = lambda: None
+    # Takes the entry, because a function that held it would be a cycle, which only a garbage collection frees.
+    unload: Callable[["Entry"], None] = lambda entry: None
     holders: set[Any] = dataclasses.field(default_factory=set)
+    recipe: Recipe | None = None
 
     @property
     def key(self) -> str:
@@ -79,20 +94,22 @@ class Entry:
 
     @property
     def nbytes(self) -> int:
-        """Approximate memory use in bytes. The size of machine code for the CPU is missing: JAX does not report it."""
+        """Approximate memory use in bytes."""
         return OVERHEAD_BYTES + self.info.code_bytes
 
     def is_evictable(self) -> bool:
         """Return whether the executable may leave memory.
 
-        A pinned program stays. A program that a session holds may leave only if it is idle and stored on disk.
+        A pinned program stays. A program that a session holds may leave only if it is idle, and can be loaded or made
+        again when it is called.
         """
         if self.info.pinned:
             return False
         # A session that has just looked the program up is about to register as a holder.
         if not self.holders:
             return time.time() - self.info.last_used > _FRESH_SECONDS
-        return bool(self.info.disk_bytes) and time.monotonic() - self.program.last_call > _IDLE_SECONDS
+        can_return = bool(self.info.disk_bytes) or self.recipe is not None
+        return can_return and time.monotonic() - self.program.last_call > _IDLE_SECONDS
 
 
 CachedProgram = Entry | Stored

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from jitclient.wire.messages import EntryInfo
-from jitserver.store.entry import Entry, eviction_score
+from jitserver.store.entry import Entry, Recipe, eviction_score
 
 _TRIM_FRACTION = 0.9
 _COUNT_EVERY = 16
@@ -29,7 +29,8 @@ class Memory:
     """Programs in memory by call key, at most `max_bytes` of them. Thread-safe.
 
     Over a limit, programs that no session holds are evicted first. A program that a session holds releases its
-    executable instead (is unloaded), and continues as the same object when it is reloaded.
+    executable instead (is unloaded), and continues as the same object when it is reloaded: from the disk or, if it is
+    not there, from its recipe.
     """
 
     def __init__(self, max_bytes: int, max_maps: int, count_maps: Callable[[], int] = maps_of_process) -> None:
@@ -71,28 +72,40 @@ class Memory:
             self._nbytes += entry.nbytes
             entry.info.in_memory = True
             self._added += 1
-            if self.nbytes > self.max_bytes:
-                self._trim(self.max_bytes * _TRIM_FRACTION, len(self._entries))
+            self._limit()
             if self._added % _COUNT_EVERY == 0:
                 share = self.max_maps / max(1, self._count_maps())
                 if share < 1:
                     self._trim(self.nbytes, len(self._entries) * share * _TRIM_FRACTION)
             return entry
 
-    def allow_eviction(self, key: str) -> bool:
-        """Prepare for the eviction of a program from disk: if a session holds it, it then stays in memory.
+    def trim(self) -> None:
+        """Evict programs if they exceed the limit on bytes, because sessions have ended or become idle."""
+        with self._lock:
+            self._limit()
+
+    def allow_eviction(self, key: str, recipe_of: Callable[[str], Recipe | None] = lambda key: None) -> bool:
+        """Prepare for the eviction of a program from disk: if a session holds it, keep its recipe.
 
         Returns:
-            Whether the program may leave the disk. False if it is unloaded: a session holds it, and its only executable
-            is there.
+            Whether the program may leave the disk. False if a session holds it, its only executable is there, and it
+            has no recipe.
         """
-        with self._lock:
-            if key in self._unloaded:
-                return False
-            entry = self._entries.get(key)
-            if entry is not None:
-                entry.info.disk_bytes = 0
+        entry = self._unloaded.get(key) or self._entries.get(key)
+        if entry is None:
             return True
+        recipe = recipe_of(key) if entry.holders else None
+        with self._lock:
+            entry.recipe = recipe
+            if key in self._unloaded and recipe is None:
+                return False
+            entry.info.disk_bytes = 0
+            return True
+
+    def recipe(self, key: str) -> Recipe | None:
+        """Return the recipe of an unloaded program, if it has one."""
+        entry = self._unloaded.get(key)
+        return None if entry is None else entry.recipe
 
     def remove(self, keys: Iterable[str]) -> None:
         """Remove programs, if they are in memory."""
@@ -130,6 +143,10 @@ class Memory:
             self._nbytes -= entry.nbytes
             entry.info.in_memory = False
 
+    def _limit(self) -> None:
+        if self._nbytes > self.max_bytes:
+            self._trim(self.max_bytes * _TRIM_FRACTION, len(self._entries))
+
     def _trim(self, max_bytes: float, max_entries: float) -> None:
         now = time.time()
         for entry in sorted(
@@ -140,7 +157,7 @@ class Memory:
             if entry.is_evictable():
                 self._pop(entry.key)
                 if entry.holders:
-                    entry.unload()
+                    entry.unload(entry)
                     self._unloaded[entry.key] = entry
 
 

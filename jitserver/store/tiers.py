@@ -10,7 +10,7 @@ from pathlib import Path
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.catalog import Use
 from jitserver.store.disk import Store
-from jitserver.store.entry import CachedProgram, Entry, Stored
+from jitserver.store.entry import MAX_RECIPE_BYTES, CachedProgram, Entry, Recipe, Stored
 from jitserver.store.memory import Memory
 from jitserver.store.write_behind import Writer
 
@@ -43,8 +43,16 @@ class Tiers:
         Returns:
             The program's entry in memory, which sessions may already hold.
         """
-        self.writer.add(entry.key, lambda: self.store.put(stored, executable(), capture))
-        return self.memory.put(entry)
+        kept = self.memory.put(entry)
+
+        def write() -> None:
+            if self.store.max_bytes:
+                self.store.put(stored, executable(), capture)
+            is_kept = kept.info.disk_bytes or len(capture) > MAX_RECIPE_BYTES
+            kept.recipe = None if is_kept else Recipe(stored, capture)
+
+        self.writer.add(entry.key, write)
+        return kept
 
     def used(self, entry: Entry) -> float:
         """Count a hit of a program, and return the seconds that the hit saved."""

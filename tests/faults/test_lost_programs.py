@@ -19,15 +19,20 @@ PROGRAM = """
     def f(x):
         return x * 2
 
-    @jitclient.jit
-    def filler(x):
-        return x + 1
+    def fill(number):
+        @jitclient.jit
+        def filler(x):
+            return x + number
+        return filler
+
+    fillers = [fill(number) for number in range(4)]
 
     x = np.ones(3, np.float32)
     resident = jitclient.device_put(x)
     assert float(f(x)[0]) == float(f(resident)[0]) == 2
     time.sleep(10.5)
-    filler(x)  # as f is idle, it leaves the memory
+    for filler in fillers:
+        filler(x)  # as f is idle, it leaves the memory
     print("ready")
     sys.stdin.readline()
     FIRST
@@ -60,6 +65,50 @@ def test_a_program_that_is_nowhere_any_more_is_made_again(
                 path.unlink()
         client.goes_on()
         client.says(*says, "2.0 2.0")
+        client.goes_on()
+        client.ends()
+
+
+def test_a_program_that_no_disk_keeps_is_made_again_without_its_client(
+    serve: Callable[..., Any], start_client: Callable[..., Any]
+) -> None:
+    with serve("--program-memory", "1", "--disk", "0") as daemon:
+        client = start_client(daemon, textwrap.dedent(PROGRAM).replace("FIRST", "print(float(f(resident)[0]))"))
+        client.says("ready")
+        assert {info.name for info in listed(daemon) if info.in_memory} == {"filler"}
+        client.goes_on()
+        client.says("2.0", "2.0 2.0")
+        client.goes_on()
+        client.ends()
+
+
+DROPS = """
+    import gc
+    gc.disable()
+    x = jitclient.device_put(np.ones(3, np.float32))
+    for number in range(40):
+        f = jitclient.jit(lambda x, c=float(number): x * c)
+        if number % 2:
+            f(x)  # it may still be queued when the next function is looked up
+            continue
+        assert float(f(x)[0]) == number
+    kept = jitclient.jit(lambda x: x + 1), jitclient.jit(lambda x: x + 1)
+    assert [float(each(x)[0]) for each in kept] == [2, 2]
+    kept = kept[:1]
+    jitclient.jit(lambda x: x + 2)(x)
+    assert float(kept[0](x)[0]) == 2
+    print("ready")
+    sys.stdin.readline()
+"""
+
+
+def test_programs_of_dropped_functions_are_let_go(
+    serve: Callable[..., Any], start_client: Callable[..., Any], until: Callable[..., Any]
+) -> None:
+    with serve("--program-memory", "1", "--disk", "0") as daemon:
+        client = start_client(daemon, textwrap.dedent(DROPS))
+        client.says("ready")
+        until(lambda: daemon.counts().entries <= 3, "the programs to leave the memory")
         client.goes_on()
         client.ends()
 

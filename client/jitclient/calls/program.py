@@ -56,6 +56,12 @@ class Program:
         # Plan by types of leaves; an empty list if none was made yet, None if none can be made.
         self.plans: dict[Hashable, list[Any] | None] = {}
         self.callbacks = Callbacks(functions, prepared.slots) if prepared.slots else None
+        self._released = session.released
+
+    def __del__(self) -> None:
+        # Missing if `__init__` raised.
+        if hasattr(self, "_released"):
+            self._released.append((self.generation, self.prepared.executable))
 
     def is_valid(self, session: Session) -> bool:
         """Return whether this is still the program of a call: same daemon, same session, same function."""

@@ -1,5 +1,6 @@
 """Link of a session to its daemon between exchanges: connecting and resuming, forks, and idle work."""
 
+import collections
 import contextlib
 import dataclasses
 import os
@@ -71,6 +72,8 @@ class Link:
         # Connections for later contexts of `yielded`, each with the state that belongs to it, and the daemon process.
         self._spares: list[tuple[bytes, dict[str, Any]]] = []
         self.drops = Drops()
+        self.released: collections.deque[tuple[int, int]] = collections.deque()
+        """Programs that are gone, by program generation and number. Appending is safe inside garbage collections."""
         self.background = Background(self._tidy, _QUIET_TICKS)
         self._pipeline = Pipeline()
         self._watch = Background(self._tidy_blocks)
@@ -272,6 +275,8 @@ class Link:
             finally:
                 self.lock.release()
         self.background.rest()
+        # Forked children may call the programs made so far.
+        self.released = collections.deque()
         for pipeline in (self._pipeline, *(spare["_pipeline"] for _, spare in self._spares)):
             if pipeline.blocks is not None:
                 pipeline.blocks.retire_read()

@@ -291,8 +291,14 @@ class Session(Link):
             self.lock.release()
 
     def send_report(self, timeout: float | None = None) -> None:
-        """Report the work done without the daemon since the last report."""
+        """Report the work done without the daemon since the last report, and the programs that are gone."""
         report, self._report = self._report, Report()
+        gone = [self.released.popleft() for _ in range(len(self.released))]
+        report.released = tuple([number for generation, number in gone if generation == self.program_generation])
+        if report.released:
+            # Queued calls may be of these programs.
+            with self._guarded() as connection:
+                self._pipeline.flush(connection)
         if report != Report():
             self.ask_once(Verb.REPORT, report, None, timeout=timeout)
 

@@ -12,7 +12,7 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 12
+PROTOCOL = 13
 """Version of the protocol, compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, REPLY, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK = 16, 17, 18, 19, 20, 21, 22, 23
@@ -495,10 +495,14 @@ class DeviceInfo(Message):
 
 
 class Report(Message):
-    """Counts of the client's work without the daemon since its last report."""
+    """Counts of the client's work without the daemon since its last report, and what it cannot call any more.
+
+    `released` has the numbers of programs, each once for each answer that named it.
+    """
 
     local_runs: int = 0
     client_traces: int = 0
+    released: tuple[int, ...] = ()
 
 
 class Status(Message):

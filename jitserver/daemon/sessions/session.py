@@ -1,5 +1,6 @@
 """The daemon's side of a session: one client's arrays and programs, across its connections."""
 
+import collections
 import logging
 import secrets
 import threading
@@ -9,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from jitclient.errors import ArrayLost, DaemonLost
+from jitclient.errors import ArrayLost, DaemonLost, ProgramLost
 from jitserver.daemon.arrays.budget import ArrayBudget
 from jitserver.daemon.arrays.on_disk import OnDisk
 from jitserver.daemon.sessions.presence import Presence
@@ -56,9 +57,11 @@ class Session:
         self._orders: dict[bytes, Order] = {}  # by client
         self.pending_drops: set[int] = set()
         """Handles that were dropped while a Run of an earlier connection may still read or make their arrays."""
-        # Programs by number; after a restart, call keys until the programs are called.
+        # Programs by number; after a restart, call keys until the programs are called. Empty after a release.
         self.executables: list[Entry | str] = []
         self._numbers: dict[str, int] = {}
+        # By number: for how many of the client's programs it was leased.
+        self._leases: collections.Counter[int] = collections.Counter()
         self.presence = Presence(pid)
         self.attached = 0  # connections so far
         self.ended = False  # a plain attribute, because each Run reads it
@@ -76,14 +79,28 @@ class Session:
     # ---- programs and arrays
 
     def lease(self, entry: Entry) -> int:
-        """Return the number under which the client calls a program."""
+        """Return the number under which the client calls a program, until it has released each lease."""
         with self._lock:
             number = self._numbers.get(entry.key)
             if number is None or self.executables[number] is not entry:
                 number = self._numbers[entry.key] = len(self.executables)
                 self.executables.append(entry)
                 entry.holders.add(self)
+            self._leases[number] += 1
             return number
+
+    def release(self, numbers: Iterable[int]) -> None:
+        """Let go of programs that the client cannot call any more. Unknown numbers are ignored."""
+        with self._lock:
+            for number in numbers:
+                self._leases[number] -= 1
+                if self._leases[number] or not 0 <= number < len(self.executables):
+                    continue
+                entry, self.executables[number] = self.executables[number], ""
+                if isinstance(entry, Entry):
+                    entry.holders.discard(self)
+                    self._numbers.pop(entry.key, None)
+            self._leases = +self._leases
 
     def executable(self, number: int) -> Entry:
         """Return the program of a number.
@@ -91,8 +108,11 @@ class Session:
         Raises:
             IndexError: there is no program with this number.
             DaemonLost: the program is from before a restart, and cannot be made again.
+            ProgramLost: the client has released the program.
         """
         entry = self.executables[number]
+        if entry == "":
+            raise ProgramLost("the program was released by the process that looked it up. Call it again.")
         return self._restored_program(number, entry) if isinstance(entry, str) else entry
 
     def _restored_program(self, number: int, key: str) -> Entry:
@@ -211,6 +231,8 @@ class Session:
             self.arrays.clear()
             for entry in self.leased():
                 entry.holders.discard(self)
+            self.executables.clear()
+            self._numbers.clear()
             on_disk, self._on_disk = self._on_disk, None
         if on_disk is not None:
             on_disk.discard()

@@ -25,7 +25,9 @@ def _info(key: str, name: str = "f", seconds: float = 1.0, age: float = 0.0, **m
 def _entry(key: str, name: str = "f", **more: Any) -> Entry:
     program = SimpleNamespace(run=f"executable of {key}", last_call=0.0, slowest=0.0)
     program.reload = lambda same: setattr(program, "run", same.run)
-    return Entry(_info(key, name, **more), program, KeyComponents({}, b""), lambda: setattr(program, "run", None))
+    return Entry(
+        _info(key, name, **more), program, KeyComponents({}, b""), lambda entry: setattr(entry.program, "run", None)
+    )
 
 
 def _stored(key: str, name: str = "f", **more: Any) -> Stored:

@@ -1,11 +1,12 @@
 """The memory tier: within its bounds, it keeps what is worth most."""
 
+import gc
 import mmap
 import time
 from collections.abc import Callable
 from typing import Any
 
-from jitserver.store.entry import OVERHEAD_BYTES
+from jitserver.store.entry import OVERHEAD_BYTES, Recipe
 from jitserver.store.memory import Memory, maps_of_process
 
 MANY = 1 << 40
@@ -125,3 +126,64 @@ def test_the_maps_of_a_process_are_counted() -> None:
     assert maps_of_process() >= before + 50
     for each in held:
         each.close()
+
+
+def recipe(key: str, stored: Callable[..., Any]) -> Recipe:
+    return Recipe(stored(key, created=0.0, last_used=0.0), b"capture")
+
+
+def test_held_ones_that_no_disk_has_leave_if_they_can_be_made_again(
+    entry: Callable[..., Any], stored: Callable[..., Any]
+) -> None:
+    memory = Memory(10 * OVERHEAD_BYTES, MANY)
+    held = [entry(f"{number}") for number in range(100)]
+    for each in held:
+        each.holders.add("a session")
+        each.recipe = recipe(each.key, stored)
+        memory.put(each)
+    assert memory.nbytes <= 10 * OVERHEAD_BYTES
+    assert memory.recipe("0") is held[0].recipe
+    assert memory.put(entry("0")) is held[0]
+    assert memory.recipe("0") is None, "it is in memory"
+
+
+def test_held_ones_may_leave_the_disk_if_they_can_be_made_again(
+    entry: Callable[..., Any], stored: Callable[..., Any]
+) -> None:
+    memory = Memory(int(1.5 * OVERHEAD_BYTES), MANY)
+    unloaded, loaded = entry("unloaded", disk_bytes=10), entry("loaded", disk_bytes=10)
+    for each in (unloaded, loaded):
+        each.holders.add("a session")
+        memory.put(each)
+    assert keys(memory) == ["loaded"]
+    assert not memory.allow_eviction("unloaded", lambda key: None)
+    for each in (unloaded, loaded):
+        assert memory.allow_eviction(each.key, lambda key: recipe(key, stored))
+        assert (each.info.disk_bytes, each.recipe) == (0, recipe(each.key, stored))
+
+
+def test_what_sessions_let_go_of_leaves(entry: Callable[..., Any]) -> None:
+    memory = Memory(10 * OVERHEAD_BYTES, MANY)
+    held = [entry(f"{number}") for number in range(100)]
+    for each in held:
+        each.holders.add("a session")
+        memory.put(each)
+    assert len(memory) == 100
+    for each in held:
+        each.holders.clear()
+    memory.trim()
+    assert memory.nbytes <= 10 * OVERHEAD_BYTES
+
+
+def test_an_unloaded_program_is_freed_with_its_last_holder(entry: Callable[..., Any]) -> None:
+    memory = Memory(OVERHEAD_BYTES, MANY)
+    held = entry("held", disk_bytes=10)
+    held.holders.add("a session")
+    memory.put(held)
+    memory.put(entry("pinned", pinned=True))
+    gc.disable()
+    try:
+        del held
+        assert memory.allow_eviction("held"), "no object is left"
+    finally:
+        gc.enable()

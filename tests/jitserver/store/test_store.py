@@ -5,6 +5,7 @@ import errno
 import itertools
 import os
 import random
+import re
 import shlex
 import shutil
 import sqlite3
@@ -14,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +24,9 @@ from jitserver.store import checked_files
 from jitserver.store import disk as store_module
 from jitserver.store.catalog import CATALOG, Catalog, Use
 from jitserver.store.disk import Store
+from jitserver.store.entry import OVERHEAD_BYTES, Entry, Stored
+from jitserver.store.memory import Memory
+from jitserver.store.tiers import Tiers
 
 MIB = 1 << 20
 
@@ -93,13 +98,59 @@ def test_programs_leave_for_what_is_beside_them_but_not_all(tmp_path: Path, stor
 
 
 def test_what_is_needed_stays_whatever_it_is_worth(tmp_path: Path, stored: Callable[..., Any]) -> None:
-    store = Store(tmp_path, 8 * MIB, "needed".__ne__)
+    store = Store(tmp_path, 8 * MIB, lambda key, recipe_of: key != "needed")
     store.put(stored("needed", seconds=0.0, age=100.0), os.urandom(MIB), b"")
     for number in range(10):
         store.put(stored(f"other {number}"), os.urandom(MIB), b"")
     assert "needed" in keys(store)
     store.remove(["needed"])
     assert "needed" not in keys(store)
+    store.close()
+
+
+def test_new_programs_are_kept_where_a_session_holds_all_others(tmp_path: Path, entry: Callable[..., Any]) -> None:
+    memory = Memory(8 * OVERHEAD_BYTES, 1 << 40)
+    store = Store(tmp_path, 8 * MIB, memory.allow_eviction)
+    writer = SimpleNamespace(add=lambda key, job: job())
+    tiers = Tiers(memory, store, writer)  # type: ignore[arg-type]
+
+    def keep(key: str, *holders: str) -> Entry:
+        made = entry(key)
+        made.holders.update(holders)
+        stored = Stored(made.info, made.components, b"facts", b"request")
+        return tiers.keep(made, stored, lambda: os.urandom(MIB // 4), key.encode())
+
+    held = []
+    for number in range(60):
+        held.append(keep(f"held {number}", "a session"))
+        assert store.nbytes <= 6 * MIB
+        assert memory.nbytes <= 9 * OVERHEAD_BYTES
+    for number in range(10):
+        keep(f"new {number}")
+    left = keys(store)
+    assert {f"new {number}" for number in range(5, 10)} <= set(left)
+    gone = [each for each in held if each.key not in left]
+    assert len(gone) > 30
+    for each in gone:
+        assert memory.get(each.key) is each or memory.recipe(each.key).capture == each.key.encode()  # type: ignore[union-attr]
+    store.close()
+
+
+def test_evictions_are_one_line_a_minute(
+    tmp_path: Path, stored: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    caplog.set_level("INFO")
+    store, now = Store(tmp_path, MIB), [0.0]
+    monkeypatch.setattr(store_module.time, "monotonic", lambda: now[0])
+    for number in range(20):
+        store.put(stored(f"{number}"), os.urandom(MIB // 4), b"")
+    first = caplog.text.count("evicted")
+    now[0] = 61.0
+    for number in range(20):
+        store.put(stored(f"later {number}"), os.urandom(MIB // 4), b"")
+    assert (first, caplog.text.count("evicted")) == (1, 2)
+    counts = [int(word) for word in re.findall(r"evicted (\d+) programs", caplog.text)]
+    assert sum(counts) >= 15, "those of the minute before are in the next line"
     store.close()
 
 
@@ -287,6 +338,9 @@ def test_a_read_only_file_system_is_read(tmp_path: Path, stored: Callable[..., A
 _READER = """
 import pathlib
 from jitserver.store.disk import Store
+from jitserver.store.entry import OVERHEAD_BYTES, Entry, Stored
+from jitserver.store.memory import Memory
+from jitserver.store.tiers import Tiers
 folder = pathlib.Path.cwd()
 try:
     (folder / "new").mkdir()

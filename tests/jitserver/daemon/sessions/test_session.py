@@ -1,17 +1,23 @@
 """Sessions: which clients may resume them, when they end, and what is freed."""
 
 import errno
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from jitclient.errors import ProgramLost
 from jitserver.daemon.sessions import presence
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import Session
+from jitserver.store.entry import Entry, KeyComponents
 
 from ....descriptors import open_descriptors
 
@@ -188,6 +194,39 @@ def test_a_dead_clients_session_ends_even_if_it_began_without_descriptors(
     client.wait()
     sessions.leave(gone, client.pid)
     assert sessions.all() == []
+
+
+def entry(key: str) -> Any:
+    return Entry(SimpleNamespace(key=key), SimpleNamespace(), KeyComponents({}, b""))  # type: ignore[arg-type]
+
+
+def test_a_program_is_let_go_once_each_of_its_leases_is_released() -> None:
+    session = Sessions().begin(os.getpid())[0]
+    shared, other = entry("shared"), entry("other")
+    numbers = [session.lease(each) for each in (shared, shared, other)]
+    assert numbers == [0, 0, 1]
+    session.release([0])
+    assert session.executable(0) is shared
+    session.release([0, 0, 5, -1])
+    assert (shared.holders, other.holders) == (set(), {session})
+    with pytest.raises(ProgramLost, match="Call it again"):
+        session.executable(0)
+    assert session.executable(1) is other
+    assert session.lease(shared) == 2
+    assert session.executable(2) is shared
+
+
+def test_a_session_that_is_over_holds_no_program() -> None:
+    session, held = Sessions().begin(os.getpid())[0], entry("held")
+    session.lease(held)
+    alive = weakref.ref(held)
+    session.end()
+    gc.disable()
+    try:
+        del held
+        assert alive() is None
+    finally:
+        gc.enable()
 
 
 def test_sessions_leave_no_descriptors() -> None:
