@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from rpyc.core.service import Service
 
+from jitclient.core.directories import process_settings
 from jitclient.errors import DaemonDraining, DaemonUnavailable, JitserverError, ProtocolError
 from jitclient.wire import explaining, introspection, messages, named_arrays
 from jitclient.wire.encoding import decoded
@@ -137,6 +138,7 @@ class JitService(Service):  # type: ignore[misc]
             process=self._process,
             lost="" if resumed else self.sessions.lost.get(hello.token, ""),
             installed=context.packages().installed() if hello.program else {},
+            settings=process_settings(),
         )
 
     @verb(None)

@@ -13,6 +13,7 @@ from jitclient.capture.ambient import process_state
 from jitclient.capture.steps.format import FORMAT
 from jitclient.capture.steps.sharing import class_count as class_count
 from jitclient.core.cpu import cpu_features
+from jitclient.core.directories import OF_VALUES
 from jitclient.errors import DaemonUnavailable, SettingsError
 from jitclient.jaxside import client_device, shardings
 from jitclient.jaxside.context import DEFAULTS
@@ -136,7 +137,7 @@ def of_process() -> dict[str, str]:
         **jax_versions(),
         "platform": devices[0].platform,
         "devices": ", ".join(device_names()),
-        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        **{name.lower(): os.environ.get(name, "") for name in OF_VALUES},
         "backend": backend().version or cpu_features(),
     }
 

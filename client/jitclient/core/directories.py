@@ -16,20 +16,33 @@ from jitclient.core.digests import digest
 from jitclient.errors import SettingsError
 
 PROCESS_SETTINGS = (
+    "CUDA_DEVICE_ORDER",
     "CUDA_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
     "HIP_VISIBLE_DEVICES",
+    "JAX_CUDA_VISIBLE_DEVICES",
     "JAX_NUM_CPU_DEVICES",
+    "JAX_ONEAPI_VISIBLE_DEVICES",
     "JAX_PLATFORMS",
     "JAX_PLATFORM_NAME",
+    "JAX_ROCM_VISIBLE_DEVICES",
     "LIBTPU_INIT_ARGS",
+    "NVIDIA_TF32_OVERRIDE",
+    "PJRT_NAMES_AND_LIBRARY_PATHS",
     "ROCR_VISIBLE_DEVICES",
+    "TF_GPU_ALLOCATOR",
+    "TPU_VISIBLE_CHIPS",
     "TPU_VISIBLE_DEVICES",
+    "XLA_CLIENT_MEM_FRACTION",
     "XLA_FLAGS",
     "XLA_PYTHON_CLIENT_ALLOCATOR",
     "XLA_PYTHON_CLIENT_MEM_FRACTION",
     "XLA_PYTHON_CLIENT_PREALLOCATE",
 )
 """Environment variables that apply to a whole process: each combination of their values has its own daemon."""
+
+OF_VALUES = ("NVIDIA_TF32_OVERRIDE", "XLA_FLAGS")
+"""PROCESS_SETTINGS that may change the values that programs compute."""
 
 DAEMON_DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """Variables that a daemon sets unless the user did. These values select the same daemon as no value."""
@@ -50,9 +63,14 @@ _SYSTEM_ROOT = Path("/var/cache/jitserver")
 
 def environment_digest(environment: Mapping[str, str] = os.environ, prefix: str = sys.prefix) -> str:
     """Return a digest of this Python environment and of the PROCESS_SETTINGS, which together select a daemon."""
-    given = {name: environment.get(name) for name in PROCESS_SETTINGS}
-    made = [(name, value) for name, value in given.items() if value and value != DAEMON_DEFAULTS.get(name)]
+    made = list(process_settings(environment).items())
     return digest(repr((os.path.realpath(prefix), made)).encode(), 6).hex()
+
+
+def process_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the PROCESS_SETTINGS that are set, without those that have the value of a daemon's default."""
+    given = {name: environment.get(name) for name in PROCESS_SETTINGS}
+    return {name: value for name, value in given.items() if value and value != DAEMON_DEFAULTS.get(name)}
 
 
 def user_name() -> str | None:

@@ -26,7 +26,7 @@ from jitclient.errors import (
     JitserverError,
     ProtocolError,
 )
-from jitclient.session import versions
+from jitclient.session import process_settings, versions
 from jitclient.session.failures import answered
 from jitclient.version import __version__
 from jitclient.wire.address import Address, default_addresses, remote
@@ -309,6 +309,9 @@ def _greet(
         with contextlib.suppress(JitserverError):
             connection.request(Verb.GOODBYE, msgspec.msgpack.encode(None))
         raise
+    # A daemon on another machine has the devices and the environment of that machine.
+    if remote_address is None:
+        process_settings.notify_once(welcome)
     return welcome
 
 

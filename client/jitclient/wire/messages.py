@@ -163,6 +163,7 @@ class Welcome(Message):
     # Reason why the session of the token is not resumed, if the daemon knows it.
     lost: str = ""
     installed: dict[str, str] = {}  # for a client on another machine: installed packages
+    settings: dict[str, str] = {}  # the daemon's settings of the whole process
 
 
 # ---- programs

@@ -147,6 +147,13 @@ def test_peer_is_who_listens(short_path: Path) -> None:
         assert address.peer(sock) == address.Peer(os.getpid(), os.getuid())
 
 
+OF_DEVICES = (
+    *("CUDA_DEVICE_ORDER", "JAX_CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+    *("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE", "TF_GPU_ALLOCATOR"),
+    *("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_ALLOCATOR"),
+)
+
+
 def test_each_environment_has_its_own_daemon() -> None:
     plain = environment_digest({}, "/a")
     assert plain == environment_digest({"HOME": "/x", "XLA_FLAGS": ""}, "/a")
@@ -157,8 +164,9 @@ def test_each_environment_has_its_own_daemon() -> None:
         environment_digest({"XLA_FLAGS": "--xla_x"}, "/a"),
         environment_digest({"JAX_PLATFORMS": "cpu"}, "/a"),
         environment_digest({"CUDA_VISIBLE_DEVICES": "1"}, "/a"),
+        *[environment_digest({name: "1"}, "/a") for name in OF_DEVICES],
     ]
-    assert len({plain, *others}) == 5
+    assert len({plain, *others}) == 5 + len(OF_DEVICES)
 
 
 def test_a_socket_that_a_daemon_left_is_removed_unless_another_is_about_to_listen(short_path: Path) -> None:

@@ -3,8 +3,10 @@
 import msgspec
 import pytest
 
+from jitclient.core.directories import OF_VALUES
 from jitclient.wire.messages import Lookup, Manifest, Signature, Spec
 from jitclient.wire.shardings import JitShardings
+from jitserver.programs import context
 from jitserver.programs.keys import call_key
 
 SIGNATURE = Signature(b"", (), (), (), (), ())
@@ -50,3 +52,12 @@ def test_each_manifest_has_a_key_of_its_own_under_one_base() -> None:
 @pytest.mark.parametrize("manifest", [None, Manifest()])
 def test_without_names_a_manifest_changes_no_key(manifest: Manifest | None) -> None:
     assert call_key(LOOKUP).under(manifest).text == call_key(LOOKUP).text
+
+
+@pytest.mark.parametrize("name", OF_VALUES)
+def test_a_setting_of_the_process_that_changes_values_is_part_of_the_context(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = context.of_process.__wrapped__()
+    monkeypatch.setenv(name, "--xla_dump_to=")
+    assert context.of_process.__wrapped__() != plain
