@@ -56,6 +56,8 @@ def _print(found: Holdings) -> None:
         print_table(["lost", "tree", "why"], lost)
     if held:
         print_table(["held by pid", "program", "arrays", "bytes"], held)
+    for memory in found.memories:
+        click.echo(f"{size(memory.nbytes)} of {size(memory.most_nbytes)} in use {memory.where}")
     limit = f" of {size(found.most_nbytes)}" if found.most_nbytes is not None else ""
     disk = f", {size(found.disk_nbytes)} on the disk" if found.disk_nbytes else ""
     click.echo(f"{size(found.nbytes)}{limit} in use{disk}")

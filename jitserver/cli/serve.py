@@ -70,8 +70,8 @@ def _seconds(_: click.Context, __: click.Parameter, value: float | None) -> floa
 @_mebibytes(
     "array-memory",
     1,
-    "Memory budget of the arrays.",
-    "90 % of the accelerators' memory; on the CPU half of the machine's",
+    "Memory budget of the arrays on each device.",
+    "90 % of its memory; on the CPU half of the machine's",
 )
 @_mebibytes("program-memory", 1, "Approximate memory limit of programs.", "an eighth of the machine's")
 @_mebibytes(

@@ -7,25 +7,28 @@ from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.named_arrays import Holdings, KeptInfo, Owned
 from jitserver.daemon.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.daemon.sessions.session import Session
-from jitserver.programs.engine import Engine
+from jitserver.programs.devices.memories import bytes_of
 from jitserver.system.process_watch import program_of
 
 
-def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], limit: int | None) -> Holdings:
+def usage(
+    kept: NamedArrays, sessions: Iterable[Session], limit: int | None = None, memory: int | None = None
+) -> Holdings:
     """Return all holders of arrays, the largest first. An array under a name does not count for sessions.
 
     Args:
-        engine: measures the arrays.
         kept: the named arrays.
         sessions: the live sessions.
         limit: the memory budget in bytes; None: no limit.
+        memory: the only memory in which arrays count; None: all count.
     """
     found: dict[int, Any] = {}  # keeps the arrays alive, so that each id is unique
 
     def count(arrays: Iterable[Any]) -> tuple[int, int]:
         new = {id(array): array for array in arrays if id(array) not in found}
         found.update(new)
-        return len(new), sum(map(engine.nbytes, new.values()))
+        here = [nbytes for nbytes in (_bytes(array, memory) for array in new.values()) if nbytes is not None]
+        return len(here), sum(here)
 
     trees = kept.all()
     total = sum(count(tree.arrays)[1] for tree in trees.values())
@@ -39,18 +42,18 @@ def usage(engine: Engine, kept: NamedArrays, sessions: Iterable[Session], limit:
     return Holdings(
         nbytes=total,
         most_nbytes=limit,
-        kept=sorted((info(engine, name, tree) for name, tree in trees.items()), key=lambda one: -one.nbytes),
+        kept=sorted((info(name, tree, memory) for name, tree in trees.items()), key=lambda one: -one.nbytes),
         sessions=sorted(owners, key=lambda one: -one.nbytes),
     )
 
 
-def info(engine: Engine, name: str, tree: NamedTree) -> KeptInfo:
-    """Return the description of a named tree for lists and messages."""
+def info(name: str, tree: NamedTree, memory: int | None = None) -> KeptInfo:
+    """Return the description of a named tree for lists and messages; `memory` is that of `usage`."""
     return KeptInfo(
         name=name,
         label=tree.label,
         arrays=len(tree.specs),
-        nbytes=_nbytes(engine, tree),
+        nbytes=_nbytes(tree, memory),
         created=tree.created,
         last_used=tree.last_used,
         ttl=tree.ttl,
@@ -58,10 +61,17 @@ def info(engine: Engine, name: str, tree: NamedTree) -> KeptInfo:
     )
 
 
-def _nbytes(engine: Engine, tree: NamedTree) -> int:
+def _nbytes(tree: NamedTree, memory: int | None) -> int:
     if tree.on_disk is not None and not tree.why_lost:
-        return sum(map(nbytes_of, tree.specs))
-    return sum(map(engine.nbytes, {id(array): array for array in tree.arrays}.values()))
+        return sum(map(nbytes_of, tree.specs)) if memory is None else 0
+    different = {id(array): array for array in tree.arrays}.values()
+    return sum(_bytes(array, memory) or 0 for array in different)
+
+
+def _bytes(array: Any, memory: int | None) -> int | None:
+    """Return the bytes of an array in a memory, or in all; None if it is not there."""
+    found = bytes_of(array)
+    return sum(found.values()) if memory is None else found.get(memory)
 
 
 def is_held(tree: NamedTree, sessions: Iterable[Session]) -> bool:

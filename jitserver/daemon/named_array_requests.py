@@ -2,14 +2,17 @@
 
 import logging
 import time
+from collections.abc import Mapping
 
 from jitclient.errors import ArrayLost, ProtocolError
-from jitclient.wire.named_arrays import Find, Found, Holdings, Keep, KeptInfo
+from jitclient.wire.named_arrays import Find, Found, Holdings, Keep, KeptInfo, MemoryUse
 from jitserver.daemon import array_usage
+from jitserver.daemon.arrays.budget import ArrayBudget, MemoryBudget
 from jitserver.daemon.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs import context
+from jitserver.programs.devices import memories
 from jitserver.programs.engine import Engine
 
 log = logging.getLogger(__name__)
@@ -26,6 +29,7 @@ class NamedArrayRequests:
         self._engine = engine
         self._sessions = sessions
         self._clock_offset = _clock_offset()
+        self._limits: Mapping[int, int] = {}
 
     def find(self, session: Session, find: Find) -> Found | None:
         """Give a session handles on the tree under a name, if its key matches.
@@ -63,7 +67,7 @@ class NamedArrayRequests:
         """Remove a name, and return the description of its tree in a list; an empty list if there is none."""
         gone = self.trees.forget(name)
         self._sessions.last_change = time.monotonic()  # the idle time starts now
-        return [] if gone is None else [array_usage.info(self._engine, name, gone)]
+        return [] if gone is None else [array_usage.info(name, gone)]
 
     def expire(self) -> None:
         """Remove the names that were unused for longer than their time to live.
@@ -80,9 +84,28 @@ class NamedArrayRequests:
 
     def holdings(self) -> Holdings:
         """Return the holders of the arrays on this daemon."""
-        found = array_usage.usage(self._engine, self.trees, self._sessions.all(), self._sessions.budget.limit)
+        sessions, limits = self._sessions.all(), self._limits
+        found = array_usage.usage(self.trees, sessions, sum(limits.values()) if limits else None)
         found.disk_nbytes = self._engine.cache.store.other_bytes()
+        if len(limits) > 1:
+            for memory in memories.of_process():
+                here = array_usage.usage(self.trees, sessions, memory=memory.number)
+                found.memories.append(MemoryUse(memory.where, here.nbytes, limits[memory.number]))
         return found
+
+    def limit(self, limits: Mapping[int, int]) -> ArrayBudget:
+        """Return a budget with these limits of the memories, that of the default device first."""
+        self._limits = limits
+        where = {memory.number: memory.where for memory in memories.of_process()}
+        return ArrayBudget({memory: self._budget(memory, limit, where[memory]) for memory, limit in limits.items()})
+
+    def _budget(self, memory: int, limit: int, where: str) -> MemoryBudget:
+        return MemoryBudget(
+            limit,
+            lambda: array_usage.usage(self.trees, self._sessions.all(), limit, memory),
+            lambda: self._sessions.end_longest_absent(memory),
+            where,
+        )
 
     def _is_here(self, name: str, tree: NamedTree) -> bool:
         """Load a tree that the previous daemon saved; return False if its arrays are lost."""

@@ -29,7 +29,7 @@ class Options:
         drain: seconds for running calls to finish on shutdown, and then for saving the arrays of sessions.
         most_classes: the number of user classes, which JAX never frees, beyond which the daemon restarts when idle.
         shared_bytes: limit of the memory shared with clients; 0: arrays are sent over the socket.
-        array_bytes: memory budget of arrays; None: a share of the memory of the devices, or of the machine.
+        array_bytes: memory budget of arrays on each device; None: a share of its memory, or of the machine's.
         program_bytes: approximate memory limit of programs.
         program_maps: limit of the memory maps of the process, most of which belong to programs.
         most_connections: limit of connections with sessions.

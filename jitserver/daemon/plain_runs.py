@@ -73,7 +73,7 @@ def answer(
     if not order.begin(connection, run.number):
         return None
     # Read `session.arrays` each time: a checkpoint replaces it while Runs that take too long are still active.
-    reply, budget, slot = Reply(run.number), session.budget, engine.journal.thread_state.slot
+    reply, budget, slot = Reply(run.number), session.budget.default, engine.journal.thread_state.slot
     in_flight = engine.in_flight
     ran: list[tuple[Program, float]] = []
     try:

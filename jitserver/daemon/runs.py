@@ -1,7 +1,8 @@
 """Execution of Runs in general: one Run of a session, in the order of the message."""
 
+import collections
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, DaemonLost, ProgramLost, ProtocolError
@@ -9,9 +10,12 @@ from jitclient.wire import labels
 from jitclient.wire.array_transport import HostArray, inline_limit, nbytes_of, pack
 from jitclient.wire.messages import Attached, Call, Failure, Put, Run, Spec
 from jitclient.wire.reply import Reply
+from jitclient.wire.shardings import Sharding
 from jitserver.daemon.run_channel import ReadAttachment, RunChannel
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.callbacks import CallClient
+from jitserver.programs.devices import memories
+from jitserver.programs.devices.memories import Bytes
 from jitserver.programs.engine import Engine
 from jitserver.programs.failures import Failed, failure_of, is_exhausted
 from jitserver.programs.program import Program
@@ -82,22 +86,49 @@ def _do(engine: Engine, session: Session, run: Run, channel: RunChannel, drainin
 
 def _over_budget(session: Session, run: Run) -> Failed | None:
     """Return the failure of a Run whose attachments exceed the memory budget of arrays; None if they fit."""
-    values = [*(value for call in run.calls for value in call.arguments), *(put.value for put in run.puts)]
-    nbytes = sum(value.nbytes for value in values if isinstance(value, Attached))
-    if nbytes <= max(session.budget.left, 0):
+    needs = collections.Counter[int]()
+    for nbytes, spec, default in _attached(session, run):
+        needs.update(_needs(nbytes, spec.shape, spec.sharding or default))
+    if session.budget.have_room(needs):
         return None
-    dropped = [*run.drop, *(handle for call in run.calls for handle in call.drop)]
-    nbytes -= sum(getattr(session.arrays.get(handle), "nbytes", 0) for handle in dropped)
+    for handle in [*run.drop, *(handle for call in run.calls for handle in call.drop)]:
+        array = session.arrays.get(handle)
+        if array is not None and type(array) is not Failed:
+            needs.subtract(memories.bytes_of(array))
     what = (
         f"the array {labels.of_spec(run.puts[0].spec)} sent by a program"
         if len(run.puts) == 1
         else "the arrays sent by a program"
     )
     try:
-        session.budget.recount(max(nbytes, 0), what)
+        for memory, nbytes in needs.items():
+            session.budget.of(memory).recount(max(nbytes, 0), what)
     except ArrayBudgetExceeded as error:
         return Failed(failure_of(error))
     return None
+
+
+def _attached(session: Session, run: Run) -> Iterator[tuple[int, Spec, Sharding | None]]:
+    """Yield the size of each attachment, its spec, and its sharding if the spec has none."""
+    for call in run.calls:
+        if Attached in map(type, call.arguments):
+            try:
+                specs = session.executable(call.executable).program.specs
+            except (IndexError, DaemonLost):  # the call will raise it
+                continue
+            for value, spec in zip(call.arguments, specs):  # noqa: B905  (the call checks their number)
+                if isinstance(value, Attached):
+                    yield value.nbytes, spec, None
+    for put in run.puts:
+        if isinstance(put.value, Attached):
+            yield put.value.nbytes, put.spec, put.default
+
+
+def _needs(nbytes: int, shape: tuple[int, ...], place: Sharding | None) -> Bytes:
+    try:
+        return memories.bytes_at(nbytes, shape, place)
+    except Exception:  # the sharding does not fit, and its use reports the reason
+        return {}
 
 
 def _data(value: int | bytes | Attached, spec: Spec, read: ReadAttachment) -> int | Data | None:
@@ -163,10 +194,11 @@ class _Call:
                 raise DaemonDraining("the daemon is stopping and accepts no new calls")
             if over_budget is not None and None in self.arguments:
                 raise over_budget
-            budget = session.budget
-            budget.left -= program.nbytes
-            if budget.left < 0 < program.nbytes:
-                self._check_budget()
+            for memory, nbytes in program.needs.items():
+                budget = session.budget.of(memory)
+                budget.left -= nbytes
+                if budget.left < 0 < nbytes:
+                    self._check_budget(memory)
             if program.donated:  # a Run of an earlier connection may still read the donated arrays
                 session.active.settle()
             leaves = [
@@ -177,7 +209,7 @@ class _Call:
                 leaves[position] = engine.on_device(leaves[position])
             may_repeat = not (program.donated or program.slots)
             results = _with_memory(
-                engine, session, lambda: engine.run(program, leaves, ran, call_client), may_repeat=may_repeat
+                engine, session, program.needs, lambda: engine.run(program, leaves, ran, call_client), may_repeat
             )
         # A user's callback may raise SystemExit, which the client must receive.
         except BaseException as error:
@@ -189,12 +221,13 @@ class _Call:
                 (call.results, position) for position in program.donated if leaves[position].is_deleted()
             ]
 
-    def _check_budget(self) -> None:
-        """Raise ArrayBudgetExceeded if the budget has no room for the results, less the donated arrays."""
+    def _check_budget(self, memory: int) -> None:
+        """Raise ArrayBudgetExceeded if a memory has no room for the results, less the donated arrays."""
         program, given = self.program, self.arguments
         taken = [program.specs[position] for position in program.donated if type(given[position]) is int]
         label = self.session.executable(self.call.executable).info.label
-        self.session.budget.recount(program.nbytes - sum(map(nbytes_of, taken)), label)
+        nbytes = program.needs[memory] - memories.bytes_of_specs(taken).get(memory, 0)
+        self.session.budget.of(memory).recount(nbytes, label)
 
 
 def run_one(engine: Engine, session: Session, call: Call, reply: Reply, ran: list[tuple[Program, float]]) -> None:
@@ -212,11 +245,13 @@ def note_failure(
     session.keep(call.results, [Failed(failure)] * len(program.results))
 
 
-def _with_memory(engine: Engine, session: Session, attempt: Callable[[], Any], may_repeat: bool = True) -> Any:
-    """Return what an attempt returns, which is repeated once if the device has no memory left.
+def _with_memory(
+    engine: Engine, session: Session, needs: Bytes, attempt: Callable[[], Any], may_repeat: bool = True
+) -> Any:
+    """Return what an attempt returns, which is repeated once if a device has no memory left.
 
-    Before that, the arrays of the client that has been away for longest are freed. If the memory is still not
-    sufficient, a note of the exception says who holds arrays.
+    Before that, the arrays are freed of the client that has been away for longest and holds some in a memory that the
+    attempt `needs`. If that is not sufficient, a note of the exception says who holds arrays there.
     """
     try:
         return attempt()
@@ -224,15 +259,15 @@ def _with_memory(engine: Engine, session: Session, attempt: Callable[[], Any], m
         if not is_exhausted(error):
             raise
         if not may_repeat:
-            error.add_note(session.budget.holders())
+            error.add_note(session.budget.holders(needs))
             raise
-    session.budget.free_some()
+    session.budget.free_some(needs)
     engine.release_host_buffers()
     try:
         return attempt()
     except Exception as error:
         if is_exhausted(error):
-            error.add_note(session.budget.holders())
+            error.add_note(session.budget.holders(needs))
         raise
 
 
@@ -249,13 +284,14 @@ def _put(
         source: Any = session.array(data) if isinstance(data, int) else data
         # Do not compute the size from the spec, which may be invalid.
         nbytes = len(source) if isinstance(source, bytes) else source.nbytes
-        session.budget.take(nbytes, f"the array {labels.of_spec(put.spec)} sent by a program", put.is_spare)
+        needs = _needs(nbytes, put.spec.shape, put.spec.sharding or put.default)
+        session.budget.take(needs, f"the array {labels.of_spec(put.spec)} sent by a program", put.is_spare)
         place: Callable[[], Any] = (
             functools.partial(engine.moved, source, put.spec)
             if isinstance(data, int)
             else functools.partial(engine.put, source, put.spec, put.default)
         )
-        session.keep(put.handle, [_with_memory(engine, session, place)])
+        session.keep(put.handle, [_with_memory(engine, session, needs, place)])
     except Exception as error:
         reply.failures.append((put.handle, failure_of(engine.health.reported(error))))
 

@@ -7,7 +7,8 @@ import os
 import platform
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -20,7 +21,6 @@ from jitclient.wire.encoding import decoded
 from jitclient.wire.messages import PROTOCOL
 from jitclient.wire.reply import encoded_answer
 from jitserver import __version__
-from jitserver.daemon.arrays.budget import ArrayBudget
 from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.in_progress import InProgress
 from jitserver.daemon.introspection import listed, long_runs, snapshot
@@ -78,14 +78,14 @@ class JitService(Service):  # type: ignore[misc]
         pool: Pool,
         stop: Callable[[], None],
         restart: Callable[[str], None],
-        array_bytes: int | None = None,
+        array_limits: Mapping[int, int] = MappingProxyType({}),
     ) -> None:
         self.engine = engine
         self.counters = counters
         self.in_progress = InProgress()
         self.sessions = Sessions()
         self.named_arrays = NamedArrayRequests(engine, self.sessions)
-        self.sessions.budget = ArrayBudget(array_bytes, self.named_arrays.holdings, self.sessions.end_longest_absent)
+        self.sessions.budget = self.named_arrays.limit(array_limits)
         self.pool = pool
         self.address = ""
         self.drain_seconds = 0.0

@@ -111,7 +111,6 @@ class Engine:
     to_host = staticmethod(device_arrays.to_host)
     release_host_buffers = staticmethod(device_arrays.release_host_buffers)
     share = staticmethod(device_arrays.share)
-    nbytes = staticmethod(device_arrays.nbytes)
 
     # ---- introspection
 

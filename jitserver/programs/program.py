@@ -14,7 +14,7 @@ from jax import export
 from jitclient.capture.codec import values
 from jitclient.capture.load import Loaded, load
 from jitclient.capture.results.writer import TraceObjects
-from jitclient.errors import CaptureError, ProtocolError
+from jitclient.errors import CaptureError
 from jitclient.jaxside import compilation_cache, tree
 from jitclient.jaxside.avals import abstract
 from jitclient.jaxside.callbacks import functions_of
@@ -25,7 +25,8 @@ from jitclient.jaxside.over_leaves import OverLeaves
 from jitclient.wire.array_transport import host_form, nbytes_of
 from jitclient.wire.messages import Evidence, Lookup, Signature, Slot, Spec, Traced
 from jitserver.programs import callbacks, context, placement
-from jitserver.programs.devices import device_arrays
+from jitserver.programs.devices import device_arrays, memories
+from jitserver.programs.devices.memories import Bytes, bytes_of_specs
 from jitserver.programs.traces import ambient, lock, output
 from jitserver.store.journal import EMPTY_SLOT
 
@@ -65,7 +66,8 @@ class Program:
     call_seconds: float = 0.0
     slowest: float = 0.0  # seconds of the slowest call, without the first, which takes longer
     last_call: float = 0.0  # end of the last call, by time.monotonic
-    nbytes: int = 0  # bytes of the results
+    needs: Bytes = dataclasses.field(default_factory=dict)  # bytes of the results, by memory
+    nbytes: int = 0  # those in the memory of the default device, where a plain call has all
     mark: bytes = EMPTY_SLOT  # slot content of the crash journal while the program runs
     suspect: str = ""  # call key, as long as the program has strikes for running
     # For `in_flight.py`: reference to a result of the latest launch, and whether the crash journal holds the program.
@@ -88,7 +90,8 @@ class Program:
     def __post_init__(self) -> None:
         # Functions that make the leaves from received bytes.
         self.decoders = tuple(map(device_arrays.decoder, self.specs))
-        self.nbytes = sum(map(_nbytes, self.results))
+        self.needs = bytes_of_specs(self.results)
+        self.nbytes = self.needs.get(memories.default(), 0)
         self.is_multi_device = any(map(device_arrays.is_multi_device, (*self.specs, *self.results)))
         is_special = self.donated or self.settings or self.may_raise or self.suspect
         if not is_special and all(map(device_arrays.is_plain, (*self.specs, *self.results))):
@@ -302,13 +305,6 @@ def _build(
         callbacks=described,
         has_effects=bool(traced.jaxpr.effects),
     )
-
-
-def _nbytes(spec: Spec) -> int:
-    try:
-        return nbytes_of(spec)
-    except ProtocolError:  # float0 has no bytes
-        return 0
 
 
 @contextlib.contextmanager

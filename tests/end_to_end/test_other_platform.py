@@ -166,6 +166,44 @@ def test_a_read_leaves_no_copy_in_the_memory_of_the_daemon(fake: Any) -> None:
         assert fake.run(program, str(daemon.pid), **FAKE) < 0.5
 
 
+def test_each_device_has_a_budget_and_arrays_of_the_host_take_none_of_it(fake: Any) -> None:
+    program = """
+        import json, jax, numpy as np, jitclient
+
+        first, second = jax.devices()
+        on_host = jax.sharding.SingleDeviceSharding(first, memory_kind="pinned_host")
+        mib = lambda count: np.zeros(count << 20, np.int8)
+        kept = [jitclient.device_put(mib(6), place) for place in (first, second, on_host)]
+        grow = jitclient.jit(lambda x: jax.numpy.zeros(6 << 20, np.int8) + x)
+        errors = []
+        for exceed in (
+            lambda: jitclient.device_put(mib(6)),
+            lambda: jitclient.device_put(mib(6), second),
+            lambda: grow(np.int8(1)),
+            lambda: grow(jitclient.device_put(np.int8(1), second)).block_until_ready(),
+        ):
+            try:
+                exceed()
+            except jitclient.ArrayBudgetExceeded as error:
+                errors.append(str(error))
+        kept.append(jitclient.device_put(mib(6), on_host))
+        from jitclient.session import process
+        from jitclient.wire.messages import Verb
+        from jitclient.wire.named_arrays import Holdings
+        found = process.session().ask(Verb.ARRAYS, None, Holdings)
+        print(json.dumps([errors, [[memory.where, memory.nbytes >> 20] for memory in found.memories]]))
+    """
+    two = {**TWO_FAKE, "JAX_NUM_CPU_DEVICES": "2"}
+    with fake.serving("--array-memory", "10", **TWO_FAKE):
+        errors, memories = fake.run(program, **two)
+    places = ["on fake:0", "on fake:1", "on fake:0", "on fake:1"]
+    assert [
+        f"budget of 10 MiB for arrays {where}. The daemon holds 6 MiB {where}: " in error
+        for where, error in zip(places, errors, strict=True)
+    ] == [True] * 4, errors
+    assert memories == [["on fake:0", 6], ["on fake:1", 6], ["in the host's memory", 12]]
+
+
 # ---- crashes after a launch
 
 CRASHES = """

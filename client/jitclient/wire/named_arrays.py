@@ -66,10 +66,19 @@ class Owned(Message):
     nbytes: int
 
 
+class MemoryUse(Message):
+    """Memory that holds arrays, with the bytes of these and their budget."""
+
+    where: str
+    nbytes: int
+    most_nbytes: int
+
+
 class Holdings(Message):
     """Owners of the arrays on the daemon, largest first, and the memory budget.
 
-    `disk_nbytes` counts the bytes of arrays that an earlier daemon saved.
+    `disk_nbytes` counts the bytes of arrays that an earlier daemon saved. If there are several memories, `memories`
+    lists them; the other numbers are sums.
     """
 
     nbytes: int
@@ -77,3 +86,4 @@ class Holdings(Message):
     kept: list[KeptInfo]
     sessions: list[Owned]
     disk_nbytes: int = 0
+    memories: list[MemoryUse] = []

@@ -1,20 +1,21 @@
 """The memory budget of arrays, and the error raised when it is exceeded."""
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from jitclient.errors import ArrayBudgetExceeded
 from jitclient.wire.labels import size
-from jitclient.wire.messages import DeviceInfo
 from jitclient.wire.named_arrays import Holdings
+from jitserver.programs.devices.memories import HOST, Bytes, Memory
 from jitserver.system import memory_limits
 
 _MAX_HOLDERS = 8
 _MAX_PROGRAM_TEXT = 60
 
 
-class ArrayBudget:
-    """The budget of resident arrays in bytes.
+class MemoryBudget:
+    """The budget of resident arrays in one memory, in bytes.
 
     Counting the arrays is slow, so it is done only after as many bytes were allocated as were free at the last count;
     bytes freed since then are ignored.
@@ -29,18 +30,21 @@ class ArrayBudget:
         limit: int | None = None,
         holdings: Callable[[], Holdings] | None = None,
         free_some: Callable[[], bool] = lambda: False,
+        where: str = "",
     ) -> None:
         """Create the budget.
 
         Args:
             limit: the limit in bytes; None: no limit.
-            holdings: counts the arrays.
-            free_some: frees arrays of an absent client; returns False if there are none to free.
+            holdings: counts the arrays in this memory.
+            free_some: frees arrays of an absent client in this memory; returns False if there are none to free.
+            where: the memory, for messages; empty if there is no other.
         """
         self.limit = limit
         self.left = sys.maxsize if limit is None else limit
         self._holdings = holdings
         self.free_some = free_some
+        self._where = where and f" {where}"
 
     def take(self, nbytes: int, what: str, is_spare: bool = False) -> None:
         """Subtract `nbytes` for `what`; count all arrays if necessary. A spare copy must leave three quarters free.
@@ -68,35 +72,80 @@ class ArrayBudget:
             if nbytes <= max(self.left - kept_free, 0):
                 break
             if kept_free or not self.free_some():
-                raise ArrayBudgetExceeded(_refusal(nbytes, what, self.limit, held))
+                raise ArrayBudgetExceeded(_refusal(nbytes, what, self.limit, held, self._where))
         self.left -= nbytes
 
     def holders(self) -> str:
         """Return who holds the arrays, for messages."""
-        return "" if self._holdings is None else _held(self._holdings())
+        return "" if self._holdings is None else _held(self._holdings(), self._where)
 
 
-def array_share(devices: Iterable[DeviceInfo]) -> int:
-    """Return the default budget.
+class ArrayBudget:
+    """The budgets of resident arrays, one for each memory.
 
-    The default is nine tenths of the accelerators' memory; without accelerators, half of the memory that this process
-    may use.
+    Attributes:
+        default: the budget of the default device's memory.
     """
-    limits = [device.memory_bytes for device in devices if device.platform != "cpu" and device.memory_bytes]
-    return sum(limits) * 9 // 10 if limits else memory_limits.memory_bytes() // 2
+
+    def __init__(self, budgets: Mapping[int, MemoryBudget] = MappingProxyType({})) -> None:
+        """Create the whole budget from those of the memories, that of the default device first.
+
+        Everything fits in other memories.
+        """
+        self._budgets, self._unlimited = budgets, MemoryBudget()
+        self.default = next(iter(budgets.values()), self._unlimited)
+
+    def of(self, memory: int) -> MemoryBudget:
+        """Return the budget of a memory."""
+        return self._budgets.get(memory, self._unlimited)
+
+    def have_room(self, needs: Bytes) -> bool:
+        """Return whether these bytes fit without a count."""
+        return all(nbytes <= max(self.of(memory).left, 0) for memory, nbytes in needs.items())
+
+    def take(self, needs: Bytes, what: str, is_spare: bool = False) -> None:
+        """Subtract these bytes for `what` from the budgets, as `MemoryBudget.take` does.
+
+        Raises:
+            ArrayBudgetExceeded: the bytes do not fit.
+        """
+        for memory, nbytes in needs.items():
+            self.of(memory).take(nbytes, what, is_spare)
+
+    def free_some(self, needs: Bytes) -> bool:
+        """Free arrays of an absent client in one of these memories; return False if there are none to free."""
+        return any(self.of(memory).free_some() for memory in needs)
+
+    def holders(self, needs: Bytes) -> str:
+        """Return who holds the arrays in these memories, for messages."""
+        return ". ".join(filter(None, [self.of(memory).holders() for memory in needs]))
 
 
-def _refusal(nbytes: int, what: str, limit: int, held: Holdings) -> str:
+def limits(memories: Iterable[Memory], given: int | None = None) -> dict[int, int]:
+    """Return the limits of the memories, that of the default device first.
+
+    Args:
+        memories: the memories.
+        given: the limit that the user set for each memory of a device. By default, it is nine tenths of the memory; for
+            the host's, and where the size is unknown, half of the memory that this process may use.
+    """
+    half, found = memory_limits.memory_bytes() // 2, list(memories)
+    default = {one.number: half if one.nbytes is None else one.nbytes * 9 // 10 for one in found}
+    of_devices = [one.number for one in found if one is found[0] or one.number != HOST]
+    return default if given is None else {**default, **dict.fromkeys(of_devices, given)}
+
+
+def _refusal(nbytes: int, what: str, limit: int, held: Holdings, where: str) -> str:
     return (
-        f"{what}: no room for {size(nbytes)} in the daemon's memory budget of {size(limit)} for arrays. "
-        f"{_held(held)}. "
+        f"{what}: no room for {size(nbytes)} in the daemon's memory budget of {size(limit)} for arrays{where}. "
+        f"{_held(held, where)}. "
         "Free arrays (`del`, stop a program, `jitserver arrays rm NAME`), or give the daemon a larger budget "
         "(`jitserver serve --array-memory MIB`)"
     )
 
 
-def _held(held: Holdings) -> str:
-    return f"The daemon holds {size(held.nbytes)}: {'; '.join(_holders(held)) or 'nothing'}"
+def _held(held: Holdings, where: str) -> str:
+    return f"The daemon holds {size(held.nbytes)}{where}: {'; '.join(_holders(held)) or 'nothing'}"
 
 
 def _holders(held: Holdings) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from typing import Any, Protocol
 
+from jitserver.programs.devices.memories import Bytes
+
 
 class OnDisk(Protocol):
     """The arrays of a session or of a named tree while they are on disk."""
@@ -9,8 +11,8 @@ class OnDisk(Protocol):
     def identities(self) -> set[int | str]:
         """Return identifiers of the arrays: file names, and the `id` of each array that is also in memory."""
 
-    def missing_bytes(self) -> int:
-        """Return the bytes of the arrays that are not in memory."""
+    def missing_bytes(self) -> Bytes:
+        """Return the bytes that the arrays that are not loaded will take, by memory."""
 
     def load(self) -> dict[int, Any]:
         """Read the arrays, by handle or by position of the leaf. A lost array is `Failed`."""

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from jitclient.errors import ArrayLost, SettingsError
-from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.messages import Failure
 from jitserver.daemon.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.daemon.checkpoint.manifests import Manifest, Manifests, StoredArray
@@ -15,6 +14,7 @@ from jitserver.daemon.checkpoint.saving import Saving
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import EntryOf, Session, State
+from jitserver.programs.devices.memories import Bytes, bytes_of_specs
 from jitserver.programs.failures import Failed, failure_of
 
 log = logging.getLogger(__name__)
@@ -95,9 +95,9 @@ class Saved:
         found = [self._store.loaded(stored) for stored in self._manifest.stored()]
         return self._manifest.files() | {id(array) for array in found if array is not None}
 
-    def missing_bytes(self) -> int:
-        """Return the bytes of the arrays that are not in memory."""
-        return sum(nbytes_of(stored.spec) for stored in self._manifest.stored() if self._store.loaded(stored) is None)
+    def missing_bytes(self) -> Bytes:
+        """Return the bytes that the arrays that are not loaded will take, by memory."""
+        return bytes_of_specs(each.spec for each in self._manifest.stored() if self._store.loaded(each) is None)
 
     def load(self) -> dict[int, Any]:
         """Read the arrays, by handle. A lost array is `Failed`."""

@@ -65,9 +65,14 @@ class Sessions:
             if session.presence.is_orphaned():
                 self._end_absent(session, "longer than the daemon waits")
 
-    def end_longest_absent(self) -> bool:
-        """Close the session whose client has been absent longest, to free its arrays; return False if there is none."""
-        absent = max((session for session in self.all() if session.arrays), key=_absent_seconds, default=None)
+    def end_longest_absent(self, memory: int | None = None) -> bool:
+        """Close the session whose client has been absent longest, to free its arrays; return False if there is none.
+
+        With a `memory`, only sessions with arrays in that memory count.
+        """
+        held = [session for session in self.all() if session.arrays]
+        held = [session for session in held if memory is None or session.has_arrays_in(memory)]
+        absent = max(held, key=_absent_seconds, default=None)
         if absent is None or not absent.presence.expire(MIN_ABSENCE_SECONDS):
             return False
         self._end_absent(absent, "and other programs needed the memory")

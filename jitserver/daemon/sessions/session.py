@@ -15,6 +15,7 @@ from jitserver.daemon.arrays.budget import ArrayBudget
 from jitserver.daemon.arrays.on_disk import OnDisk
 from jitserver.daemon.sessions.presence import Presence
 from jitserver.daemon.sessions.run_order import Active, Order
+from jitserver.programs.devices.memories import bytes_of
 from jitserver.programs.failures import Failed
 from jitserver.store.entry import Entry
 from jitserver.system.process_watch import Process, has_exited
@@ -187,6 +188,10 @@ class Session:
         """Return identifiers of the session's arrays, for comparison with those of named trees; see `OnDisk`."""
         on_disk = self._on_disk
         return {*map(id, self.held()), *(on_disk.identities() if on_disk is not None else ())}
+
+    def has_arrays_in(self, memory: int) -> bool:
+        """Return whether some of the session's arrays are in a memory."""
+        return any(memory in bytes_of(array) for array in self.held())
 
     def array_bytes(self) -> int:
         """Return the bytes of the session's arrays."""

@@ -2,7 +2,6 @@
 
 import functools
 import gc
-import math
 import time
 import weakref
 from collections.abc import Callable
@@ -58,14 +57,6 @@ def plain(array: jax.Array) -> jax.Array:
     """Return the array itself, or the key data of an array of typed PRNG keys, whose dtype numpy does not know."""
     dtype: Any = array.dtype
     return array if isinstance(dtype, np.dtype) else jax.random.key_data(array)
-
-
-def nbytes(array: jax.Array) -> int:
-    """Return the bytes of an array, summed over all its devices."""
-    sharding = array.sharding
-    if len(sharding.device_set) == 1:
-        return int(array.nbytes)
-    return math.prod(sharding.shard_shape(array.shape)) * array.dtype.itemsize * len(sharding.device_set)
 
 
 def is_ready(array: jax.Array) -> bool:

@@ -22,7 +22,7 @@ def test_dry_runs_begin_only_without_clients_and_before_shutdown(monkeypatch: py
     monkeypatch.setattr(daemon_module, "dry_run", lambda *arguments: told.extend(arguments))
     daemon._prewarm("engine")  # type: ignore[arg-type]
     engine, keys, may_begin, find_room = told
-    assert (engine, keys, find_room) == ("engine", ["key"], sessions.budget.recount)
+    assert (engine, keys, find_room) == ("engine", ["key"], sessions.budget.default.recount)
     assert may_begin()
     session, _ = sessions.begin(os.getpid())
     assert not may_begin()

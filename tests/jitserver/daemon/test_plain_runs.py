@@ -26,12 +26,12 @@ from jitclient.wire.messages import RUN, Attached, Call, Failure, Put, Run, Spec
 from jitclient.wire.named_arrays import Holdings
 from jitclient.wire.reply import Reply
 from jitserver.daemon import plain_runs, runs
-from jitserver.daemon.arrays.budget import ArrayBudget
+from jitserver.daemon.arrays.budget import ArrayBudget, MemoryBudget
 from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.counters import Counters
-from jitserver.programs.devices import device_arrays
+from jitserver.programs.devices import device_arrays, memories
 from jitserver.programs.devices.scratch import FROM_CALL, Scratches
 from jitserver.programs.engine import Engine
 from jitserver.programs.failures import Failed
@@ -109,6 +109,10 @@ def described(array: Any) -> Any:
     return array.dtype, None if array.is_deleted() else device_arrays.to_host(array).tobytes()
 
 
+def limited(limit: int, holdings: Callable[[], Holdings]) -> ArrayBudget:
+    return ArrayBudget({memories.default(): MemoryBudget(limit, holdings)})
+
+
 class Daemon:
     """Answers the Runs of one session, and says all that came of it."""
 
@@ -151,7 +155,7 @@ class Daemon:
             for handle, value in self.session.arrays.items()
         }
         uses = [entry.program.calls for entry in self.session.leased()]
-        return held, uses, self.session.calls, self.session.budget.left, self.order.active.running
+        return held, uses, self.session.calls, self.session.budget.default.left, self.order.active.running
 
 
 @pytest.mark.parametrize("case", RUNS)
@@ -159,7 +163,7 @@ class Daemon:
 def test_the_answer_is_that_of_any_run(engine: Engine, case: str, most: int | None) -> None:
     def daemon() -> Daemon:
         made: list[Daemon] = []
-        budget = ArrayBudget(most, lambda: Holdings(made[0].session.array_bytes(), most, [], [])) if most else None
+        budget = limited(most, lambda: Holdings(made[0].session.array_bytes(), most, [], [])) if most else None
         made.append(Daemon(engine, budget))
         return made[0]
 
@@ -618,7 +622,7 @@ def test_plain_runs_are_answered_as_any_runs(engine: Engine, most: int | None) -
 
     def daemon() -> Daemon:
         ours: list[Daemon] = []
-        budget = ArrayBudget(most, lambda: Holdings(ours[0].session.array_bytes(), most, [], [])) if most else None
+        budget = limited(most, lambda: Holdings(ours[0].session.array_bytes(), most, [], [])) if most else None
         ours.append(Daemon(engine, budget, [dataclasses.replace(each) for each in made]))
         arrays = [device_arrays.put(np.asarray(value).tobytes(), form) for form, value in VALUES.items()]
         for array in arrays:

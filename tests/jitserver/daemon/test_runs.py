@@ -14,12 +14,13 @@ from jitclient.wire.named_arrays import Holdings
 from jitclient.wire.reply import Reply
 from jitclient.wire.shared_memory import received
 from jitserver.daemon import runs
-from jitserver.daemon.arrays.budget import ArrayBudget
+from jitserver.daemon.arrays.budget import ArrayBudget, MemoryBudget
 from jitserver.daemon.run_channel import RunChannel
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices import device_arrays
 from jitserver.programs.devices.heartbeat import Health
+from jitserver.programs.devices.memories import default
 from jitserver.programs.engine import Engine
 from jitserver.programs.program import Program
 from jitserver.store.disk import Store
@@ -30,11 +31,11 @@ from jitserver.system.shared_memory import Lent, Pool
 
 
 def test_a_negative_size_adds_nothing_to_the_budget() -> None:
-    session, done = Session(0, ArrayBudget(100, lambda: Holdings(0, 100, [], []))), Reply(1)
+    session, done = Session(0, ArrayBudget({default(): MemoryBudget(100, lambda: Holdings(0, 100, [], []))})), Reply(1)
     engine: Any = SimpleNamespace(put=device_arrays.put, health=Health())
     runs._put(engine, session, Put(Spec((-1000,), "float32"), b"", 7), b"", done)
     assert [handle for handle, _ in done.failures] == [7]
-    assert session.budget.left == 100
+    assert session.budget.default.left == 100
 
 
 N = 30_000

@@ -37,6 +37,7 @@ from jitserver.daemon.sessions.session import Session
 from jitserver.daemon.uploads import Incoming
 from jitserver.programs import keys
 from jitserver.programs.counters import Counters
+from jitserver.programs.devices import memories
 from jitserver.programs.engine import Engine
 from jitserver.store.disk import Store
 from jitserver.store.memory import Memory
@@ -186,15 +187,17 @@ def test_arrays_of_a_client_that_has_been_away_make_room_for_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = engine_on(tmp_path)
-    sessions = JitService(engine, engine.counters, Pool(0), lambda: None, lambda reason: None, 1000 << 10).sessions
+    limits = {memories.default(): 1000 << 10}
+    sessions = JitService(engine, engine.counters, Pool(0), lambda: None, lambda reason: None, limits).sessions
+    budget = sessions.budget.default
     session, first = sessions.begin(0)
     session.keep(first, [jnp.zeros(600 << 10, "uint8")])
     sessions.leave(session, 0)
     with pytest.raises(ArrayBudgetExceeded):
-        sessions.budget.recount(600 << 10, "f()")
+        budget.recount(600 << 10, "f()")
     monkeypatch.setattr(presence, "monotonic", lambda: time.monotonic() + 1800)
     with pytest.raises(ArrayBudgetExceeded, match=r"on another machine, away for 0\.5 h"):
-        sessions.budget.recount(1001 << 10, "f()", kept_free=1)
-    sessions.budget.recount(600 << 10, "f()")
+        budget.recount(1001 << 10, "f()", kept_free=1)
+    budget.recount(600 << 10, "f()")
     assert session.ended
-    assert sessions.budget.left == 400 << 10
+    assert budget.left == 400 << 10

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from jitclient.wire.address import Address
-from jitserver.daemon.arrays.budget import array_share
+from jitserver.daemon.arrays.budget import limits
 from jitserver.daemon.options import Options
+from jitserver.programs.devices.memories import HOST, Memory
 from jitserver.system import memory_limits
 from jitserver.system.memory_limits import memory_bytes, memory_kills
 
@@ -63,7 +64,8 @@ def test_every_budget_is_a_part_of_the_groups_limit(tmp_path: Path) -> None:
     (tmp_path / "cgroup").write_text("0::/\n")
     group(tmp_path / "fs", "memory.max", str(8 << 20))
     options = Options(Address.parse("unix:/a/socket"))
-    assert (options.shared_bytes, options.program_bytes, array_share([])) == (2 << 20, 1 << 20, 4 << 20)
+    assert (options.shared_bytes, options.program_bytes) == (2 << 20, 1 << 20)
+    assert limits([Memory(HOST, "", None)]) == {HOST: 4 << 20}
 
 
 def test_the_kernel_counts_its_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
