@@ -139,6 +139,7 @@ class JitService(Service):  # type: ignore[misc]
             lost="" if resumed else self.sessions.lost.get(hello.token, ""),
             installed=context.packages().installed() if hello.program else {},
             settings=process_settings(),
+            finishes_calls=backend().finishes_calls,
         )
 
     @verb(None)

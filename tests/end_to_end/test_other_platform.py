@@ -306,6 +306,48 @@ def test_a_device_that_fails_for_good_costs_its_arrays_and_no_more(fake: Any, tm
         assert fake.counts()["local_runs"] == 0
 
 
+@pytest.mark.parametrize("cause", ["device", "kill"])
+def test_calls_of_values_that_are_not_computed_yet_are_repeated_at_the_next_daemon(
+    fake: Any, tmp_path: Path, cause: str
+) -> None:
+    program = """
+        import json, os, pathlib, select, signal, sys, jax, jax.numpy as jnp, numpy as np, jitclient, jitserver
+        from jitclient.wire.connection import ClientConnection
+
+        @jitclient.jit
+        def step(x, n):
+            return jax.lax.fori_loop(0, n, lambda _, c: jnp.sin(c) + 1, x)
+
+        x, waits, reply = np.zeros((300, 300), np.float32), [], ClientConnection.reply
+        for _ in range(3):
+            expected = np.asarray(step(x, np.int32(10)))
+        ClientConnection.reply = lambda *given: waits.append(1) or reply(*given)
+        if sys.argv[1] == "kill":
+            endless = [step(x, np.int32(2**31 - 1)) for _ in range(3)]
+        else:
+            pathlib.Path("broken").touch()
+        made = [step(x, np.int32(10)) for _ in range(3)]
+        waited = len(waits)
+        x[:] = 5
+        if sys.argv[1] == "kill":
+            del endless
+            daemon = os.pidfd_open(int(sys.argv[2]))
+            signal.pidfd_send_signal(daemon, signal.SIGKILL)
+            select.select([daemon], [], [])
+            with jitserver.run_daemon(os.environ["JITSERVER_ADDRESS"], os.environ["CACHE"]):
+                values = [np.asarray(each) for each in made]
+        else:
+            values = [np.asarray(each) for each in made]
+        print(json.dumps([waited, [bool((value == expected).all()) for value in values]]))
+    """
+    with fake.serving(OTHER_PLATFORM_BROKEN=str(tmp_path / "broken")) as daemon:
+        where = {"CACHE": str(fake.folder / "cache")}
+        waited, are_right = fake.run(program, cause, str(daemon.pid), **FAKE, **where)
+        assert are_right == [True] * 3
+        assert waited == 0
+        assert cause == "kill" or "a device has failed for good" in fake.counts()["restarted"]
+
+
 def test_a_daemon_whose_device_fails_at_its_start_leaves_the_address(fake: Any, tmp_path: Path) -> None:
     (tmp_path / "broken").touch()
     with (

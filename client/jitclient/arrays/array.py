@@ -9,8 +9,9 @@ import numpy as np
 
 from jitclient.arrays.conversions import Conversions
 from jitclient.arrays.operations import Operations
+from jitclient.arrays.repeatable import Again, Repeatable
 from jitclient.core.tracebacks import api_boundary
-from jitclient.errors import ArrayLost, DaemonDraining, DaemonHangs, DaemonUnavailable, ProgramLost
+from jitclient.errors import ArrayBudgetExceeded, ArrayLost, DaemonDraining, DaemonHangs, DaemonUnavailable, ProgramLost
 from jitclient.jaxside import interop
 from jitclient.jaxside.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype, sharding_of_type
 from jitclient.jaxside.placement import Placement
@@ -23,6 +24,9 @@ from jitclient.wire.messages import Failure, Run, Spec
 
 FETCHED_WITH_CALL = 64 << 10
 """Maximum total size of the results that come with the answer to their call."""
+
+_REPEATED = ArrayLost, ArrayBudgetExceeded, ProgramLost
+"""Failures of a queued call that a repetition may cure."""
 
 _new = object.__new__
 
@@ -57,6 +61,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
     __slots__ = (
         "__dict__",  # JAX's arrays accept attributes, too
         "__weakref__",
+        "_call",
         "_drops",
         "_generation",
         "_handle",
@@ -77,6 +82,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
     _value: HostArray | None
     _local: weakref.ref[Any] | None
     _siblings: "tuple[weakref.ref[Array], ...]"
+    _call: Repeatable | None
     deleted: bool
 
     def __new__(cls, *_: object, **__: object) -> "Array":
@@ -222,8 +228,17 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         if session is self._session and session.generation == self._generation:
             return self._handle
         if self._value is None and session is self._session:
+            if self._call is not None and self._call.repeat():
+                return self.handle_in(session)
             raise ArrayLost(f"{self._label()} was lost with its daemon: {session.why_lost}")
         return None
+
+    def take_place_of(self, lost: "Array") -> None:
+        """Exchange handles with a lost array of the same spec, whose call was repeated."""
+        for name in ("_handle", "_generation", "_drops", "_value"):
+            ours, theirs = getattr(self, name), getattr(lost, name)
+            setattr(self, name, theirs)
+            setattr(lost, name, ours)
 
     # ---- fetching
 
@@ -241,6 +256,17 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
             ArrayLost: the array was lost with its daemon.
             BaseException: the call that should have computed this array raised it.
         """
+        try:
+            self._ask_once(arrays, fetch)
+        except _REPEATED:
+            if self._call is None or not self._call.repeat():
+                raise
+            if not fetch or self._value is None:
+                self._ask_once([self], fetch)
+        if fetch and self._call is not None:
+            self._call.forget()
+
+    def _ask_once(self, arrays: "Sequence[Array]", fetch: bool) -> None:
         session, handles = self._session, tuple([array._handle for array in arrays])
         specs = [array.spec for array in arrays] if fetch else []
         run = Run(fetch=handles) if fetch else Run(wait=handles)
@@ -298,12 +324,19 @@ def make_handles(session: Session, first: int, specs: Iterable[Spec]) -> list[Ar
         array._handle = handle
         array._generation = generation
         array._drops = drops
-        array._value = array._local = array.place = None
+        array._value = array._local = array._call = array.place = None
         array._siblings = ()
         array.spec = spec
         array.deleted = False
         arrays.append(array)
     return arrays
+
+
+def keep_call(arrays: Sequence[Array], again: Again, leaves: Sequence[Any]) -> None:
+    """Let the results of a queued call make the call again if its daemon fails."""
+    call = Repeatable(again, leaves, arrays)
+    for array in arrays:
+        array._call = call
 
 
 def fetch_together(arrays: Sequence[Array]) -> None:

@@ -1,9 +1,10 @@
 """General path of calls: calls of a function that no call plan covers, and its stages one at a time."""
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from jitclient.arrays.array import Array
 from jitclient.calls import compile_log
 from jitclient.calls.arguments import NotAnArray, spec_of, specs_of
 from jitclient.calls.attempts import CallFailed, attempted
@@ -22,7 +23,15 @@ from jitclient.capture.budget import Budget
 from jitclient.capture.dump import Capture, capture
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
-from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible, JitserverError, WrongUser
+from jitclient.errors import (
+    ArrayLost,
+    CaptureError,
+    DaemonLost,
+    DaemonUnavailable,
+    Incompatible,
+    JitserverError,
+    WrongUser,
+)
 from jitclient.jaxside import client_device, context, tree, unchanged
 from jitclient.jaxside.naming import leaf_names
 from jitclient.jaxside.options import JitOptions, Static
@@ -86,12 +95,12 @@ class GeneralPath:
             def attempt() -> Any:
                 nonlocal program
                 program = self._program_at(session, key, call)
-                return program.call(call.leaves)
+                return program.call(call.leaves, functools.partial(self._again, key, call, program))
 
             result = attempted(session, attempt, lost)
             assert program is not None
             if self._deps is None:
-                self.plans = renewed(self.plans, program, here, call)
+                self.plans = renewed(self.plans, program, here, call, functools.partial(self._again, key))
             return result
         except Raised as raised:
             raised.raise_error()
@@ -116,6 +125,28 @@ class GeneralPath:
         result = self.in_process.call(args, kwargs)
         self._warn(CaptureError(f"jitserver failed ({type(wrong).__name__}: {str(wrong)[:200]}). Please report this"))
         return result
+
+    def _again(self, key: _Key, call: SplitCall, before: Program, leaves: Sequence[Any]) -> list[Array]:
+        """Make a queued call again, whose `leaves` are copies, at the next daemon; wait for it, and return its results.
+
+        Raises:
+            ArrayLost: the function has changed since, or the call cannot run on the daemon any more.
+        """
+        session = process.session()
+
+        def attempt() -> list[Array]:
+            program = self._program_at(session, key, call)
+            if not program.is_same(before):
+                raise ArrayLost("the function has changed since")
+            return program.call_again(leaves)
+
+        try:
+            return attempted(session, attempt)
+        except CallFailed as failed:
+            raised = failed.error
+        except Exception as error:
+            raise ArrayLost(f"a call of {self._name} cannot be repeated at the next daemon: {error}") from error
+        raise raised
 
     def _call_here(self, args: tuple[Any, ...], kwargs: dict[str, Any], why: Exception) -> Any:
         process.session().count_local_run()

@@ -9,13 +9,14 @@ Left to the general path are declared inputs (`deps`), committed jax arrays, lar
 their own wire order, and donation by value.
 """
 
+import functools
 import operator
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jitclient.arrays.array import Array, fetch_together, make_handles
+from jitclient.arrays.array import Array, fetch_together, keep_call, make_handles
 from jitclient.calls import MISS, copies
 from jitclient.calls.arguments import value_of
 from jitclient.calls.attempts import raise_failure
@@ -49,7 +50,13 @@ class SplitCall(NamedTuple):
     shape: Hashable
 
 
-def renewed(plans: tuple[Plan, ...], program: Program, settings: context.Context, call: SplitCall) -> tuple[Plan, ...]:
+Repeat = Callable[[SplitCall, Program, Sequence[Any]], list[Array]]
+"""Function that makes a call of a program again, with copies of its leaves."""
+
+
+def renewed(
+    plans: tuple[Plan, ...], program: Program, settings: context.Context, call: SplitCall, repeat: Repeat
+) -> tuple[Plan, ...]:
     """Return the plans of a function after a call that none of them covered.
 
     From the second such call on, the plans include one for it. `settings` are the JAX settings of the program's
@@ -71,7 +78,7 @@ def renewed(plans: tuple[Plan, ...], program: Program, settings: context.Context
         if not (is_unchanged() and context.current() == settings and is_unchanged()):
             # Another thread has changed the settings since.
             return plans
-        plan = plan_of(program, is_unchanged, call)
+        plan = plan_of(program, is_unchanged, call, repeat)
         made = program.plans[kinds] = None if plan is None else [plan]
     return (*(made or ()), *left)[:_MAX_PLANS]
 
@@ -83,16 +90,18 @@ def _may_have_copy_later(leaves: Sequence[Any], n: int, program: Program) -> boo
     return is_jax_array(leaf) and copies.copy_of(leaf, program.session) is None
 
 
-def plan_of(program: Program, is_unchanged: Callable[[], bool], call: SplitCall) -> Plan | None:
+def plan_of(program: Program, is_unchanged: Callable[[], bool], call: SplitCall, repeat: Repeat) -> Plan | None:
     """Make a plan for calls like a finished one; return None if plans cannot cover such calls."""
     leaves = call.leaves
     copied = [is_jax_array(leaf) and copies.copy_of(leaf, program.session) is not None for leaf in leaves]
-    is_queued = Array in map(type, leaves)
+    is_kept = Array not in map(type, leaves) and program.can_queue_values()
+    is_queued = is_kept or Array in map(type, leaves)
     wants = _wants(program, leaves, copied, is_queued)
     if wants is None:
         return None
     session, prepared, generation = program.session, program.prepared, program.generation
     leaves_of = _leaves_of(call)
+    statics, shape = call.statics, call.shape
     watch = program.capture.watch if program.capture is not None else None
     executable, results, inline, unflatten = prepared.executable, prepared.results, program.inline, program.unflatten
     call_now, waits = program.call_now, prepared.may_raise
@@ -169,6 +178,10 @@ def plan_of(program: Program, is_unchanged: Callable[[], bool], call: SplitCall)
                             leaves[position].deleted = True
                         if len(inline) > 1:
                             fetch_together([arrays[n] for n in inline])
+                        if is_kept:
+                            made = SplitCall(args, kwargs, statics, leaves, shape)
+                            again = functools.partial(repeat, made, program)
+                            keep_call(arrays, again, leaves)
                     else:
                         run = Run([Call(executable, arguments, first)], (), [], (), tuple(map(first.__add__, inline)))
                         reply, _ = session.run(run, program_generation=generation)

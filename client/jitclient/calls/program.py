@@ -4,7 +4,8 @@ import contextlib
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from jitclient.arrays.array import FETCHED_WITH_CALL, Array, fetch_together, make_handles
+from jitclient.arrays.array import FETCHED_WITH_CALL, Array, fetch_together, keep_call, make_handles
+from jitclient.arrays.repeatable import Again, are_values
 from jitclient.calls import copies
 from jitclient.calls.arguments import outgoing
 from jitclient.calls.attempts import raise_failure, raised_by_call
@@ -69,11 +70,12 @@ class Program:
             return False
         return self.capture is None or self.capture.unchanged()
 
-    def call(self, leaves: Sequence[Any]) -> Any:
+    def call(self, leaves: Sequence[Any], again: Again | None = None) -> Any:
         """Run the program on the leaves of the arguments; return the tree of results.
 
         A call with arrays of the daemon (copies do not count) is queued and returns before it has run: using its
-        results raises its errors. Other calls, and programs that may raise, are waited for.
+        results raises its errors. So is a call of values alone that can be made `again`, if the daemon computes
+        asynchronously, too. Other calls, and programs that may raise, are waited for.
         """
         session, prepared = self.session, self.prepared
         if self.order is not None:
@@ -87,6 +89,8 @@ class Program:
             attachments: list[HostArray] = []
             arguments = outgoing(given, self.specs, session, attachments)
             can_queue = int in map(type, arguments) and Array in map(type, leaves) and not prepared.may_raise
+            is_kept = not (can_queue or session.finishes_calls) and self.can_queue_values() and are_values(leaves)
+            can_queue = can_queue or (is_kept and again is not None)
             if prepared.donated:
                 can_queue = self._is_donation_known(leaves) and can_queue
             if can_queue:
@@ -97,9 +101,29 @@ class Program:
                     fetch_together([arrays[n] for n in self.inline])
                 for position in self.used_donations[0] if self.used_donations else ():
                     _note_donation(leaves[position])
+                if is_kept and again is not None:
+                    keep_call(arrays, again, leaves)
             else:
                 arrays = self.call_now(arguments, attachments, leaves)
         return self.unflatten(arrays)
+
+    def call_again(self, leaves: Sequence[Any]) -> list[Array]:
+        """Run the program on values and wait; return its results in wire order."""
+        with self.session:
+            if self.session.program_generation != self.generation:
+                raise NotSent(REPLACED)
+            attachments: list[HostArray] = []
+            arguments = outgoing(leaves, self.specs, self.session, attachments)
+            return self.call_now(arguments, attachments, leaves)
+
+    def can_queue_values(self) -> bool:
+        """Return whether calls of values alone are queued.
+
+        Where the daemon has computed the results when it answers, a wait costs nothing, and the answer has them.
+        """
+        prepared = self.prepared
+        is_pure = not (prepared.may_raise or prepared.has_effects or prepared.donated)
+        return is_pure and self.order is None and self.capture is not None and not self.session.finishes_calls
 
     def call_now(
         self, arguments: list[int | bytes | Attached], attachments: Sequence[HostArray], leaves: Sequence[Any]
@@ -134,6 +158,13 @@ class Program:
             if not isinstance(value, Failure):
                 arrays[n]._value = value
         return arrays
+
+    def is_same(self, other: "Program") -> bool:
+        """Return whether another program, of another daemon, is the same computation: capture, and trace behind it."""
+        if self.capture is None or other.capture is None:
+            return False
+        ours, theirs = self.prepared.evidence.digest, other.prepared.evidence.digest
+        return self.capture.function_key == other.capture.function_key and ours == theirs
 
     def _is_donation_known(self, leaves: Sequence[Any]) -> bool:
         """Return whether it is known, from an earlier call, which donated leaves a call uses."""

@@ -50,6 +50,8 @@ class Link:
         # Packages of the daemon's environment, if it is on another machine.
         self._installed: Mapping[str, str] = {}
         self.platform = ""
+        self.finishes_calls = True
+        """Whether the daemon has computed the results of a call when it answers."""
         self.connection: ClientConnection | None = None
         self.next_handle = 1
         """Handle of the next array."""
@@ -135,6 +137,7 @@ class Link:
             self.drops = Drops()
             self._pipeline = Pipeline()
         self.platform, self._installed = welcome.platform, welcome.installed
+        self.finishes_calls = welcome.finishes_calls
         self._process, self._begun = welcome.process, welcome.begun
         self._identity = dataclasses.replace(self._identity, token=welcome.token)
         self.next_handle = welcome.first_handle

@@ -164,6 +164,8 @@ class Welcome(Message):
     lost: str = ""
     installed: dict[str, str] = {}  # for a client on another machine: installed packages
     settings: dict[str, str] = {}  # the daemon's settings of the whole process
+    # Whether the results of a call are computed when it is answered, as on the CPU.
+    finishes_calls: bool = True
 
 
 # ---- programs

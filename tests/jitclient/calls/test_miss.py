@@ -80,7 +80,7 @@ def test_what_only_this_process_traces_runs_on_the_daemon(verify: str, monkeypat
     monkeypatch.setenv("JITSERVER_VERIFY", verify)
     called: list[Program] = []
     call = Program.call
-    monkeypatch.setattr(Program, "call", lambda self, leaves: called.append(self) or call(self, leaves))
+    monkeypatch.setattr(Program, "call", lambda self, *given: called.append(self) or call(self, *given))
     assert float(jitclient.jit(uncapturable())(X)) == 6
     assert float(jitclient.jit(lambda x: x * 13, deps=["HOME"])(X)) == 26
     assert len(called) == 2
