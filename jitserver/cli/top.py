@@ -39,7 +39,7 @@ def top(interval: float | None) -> None:
     Shows who calls what and how often, what is being compiled, which calls have been running for long, and the memory
     in use. `watch jitserver top --interval 1` repeats it.
 
-    The seconds of a function are those of its calls; on an accelerator, those that it took to dispatch them.
+    The seconds of a function are those of its calls; on an accelerator, a few are measured, and count for the others.
     """
     meter = RateMeter()
     try:

@@ -110,7 +110,7 @@ def answer(
                 if scratch is not None and scratch.arrays:
                     results[0].block_until_ready()  # before the next call overwrites its arguments
                 if in_flight is not None:
-                    in_flight.note(program, results)
+                    in_flight.note(program, results, start)
             except BaseException as error:
                 if scratch is not None:
                     scratch.drop()
@@ -124,7 +124,7 @@ def answer(
             finally:
                 slot[0] = 0
                 program.last_call = end = monotonic()
-                ran.append((program, end - start))
+                ran.append((program, end - start if in_flight is None else max(end - start, program.device_seconds)))
             handle = call.results
             for result in results:
                 session.arrays[handle] = result

@@ -93,11 +93,11 @@ class Engine:
             else:
                 results = run(*arguments)
             if in_flight is not None:
-                in_flight.note(built, results)
+                in_flight.note(built, results, start)
         finally:
             slot[0] = 0
             built.last_call = end = monotonic()
-            ran.append((built, end - start))
+            ran.append((built, max(end - start, built.device_seconds)))
             if built.suspect:
                 self.journal.strikes.forgive(built.suspect, RUNNING)
                 built.suspect = ""

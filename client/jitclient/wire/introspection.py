@@ -65,7 +65,7 @@ class Running(Message):
 class Called(Message):
     """Program that was called: the number of calls, and their total seconds.
 
-    With an asynchronous device, the seconds are those of dispatch.
+    With an asynchronous device, each call counts as long as the latest one that was measured.
     """
 
     key: str

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import jax
 
 from jitserver.programs.devices import device_arrays
+from jitserver.programs.devices.stopwatch import Stopwatch, is_due
 from jitserver.store.journal import Journal, Lease
 
 
@@ -25,8 +26,12 @@ class Launched(Protocol):
         mark: slot content of the crash journal while the program runs.
         latest: reference to a result of the latest launch; None before the first one.
         is_in_flight: whether the journal holds the program.
+        calls, device_seconds, slowest: see `stopwatch.Timed`.
     """
 
+    calls: int
+    device_seconds: float
+    slowest: float
     mark: bytes
     latest: Callable[[], Any] | None
     is_in_flight: bool
@@ -40,9 +45,12 @@ class InFlight:
         self._programs: dict[int, tuple[Launched, Lease]] = {}
         self._lock = threading.Lock()
         self._turn = threading.Lock()
+        self._stopwatch = Stopwatch()
 
-    def note(self, program: Launched, results: Sequence[Any]) -> None:
-        """Record a launch. A program without results counts as finished soon."""
+    def note(self, program: Launched, results: Sequence[Any], launched: float) -> None:
+        """Record a launch that began at the time `launched`. A program without results counts as finished soon."""
+        if is_due(program) and results:
+            self._stopwatch.measure_later(program, results[0], self._latest(), launched)
         program.latest = weakref.ref(results[0]) if results else None
         # Read after `latest` was set: `forget_finished` does both in the opposite order, so that no launch is missed.
         if not program.is_in_flight:
@@ -76,9 +84,13 @@ class InFlight:
                 self._programs[id(program)] = program, lease
             program.is_in_flight = True
 
+    def _latest(self) -> list[Any]:
+        """Return a result of the latest call of each program."""
+        found = [program.latest and program.latest() for program, _ in list(self._programs.values())]
+        return [result for result in found if result is not None]
+
     def _wait(self) -> None:
-        for program, _ in list(self._programs.values()):
-            result = program.latest and program.latest()
+        for result in self._latest():
             try:
                 jax.block_until_ready(result)
             except Exception:  # its owner gets the error
