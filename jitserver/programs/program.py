@@ -26,6 +26,7 @@ from jitclient.wire.array_transport import host_form, nbytes_of
 from jitclient.wire.messages import Evidence, Lookup, Signature, Slot, Spec, Traced
 from jitserver.programs import callbacks, context, placement
 from jitserver.programs.devices import device_arrays, memories
+from jitserver.programs.devices.backend import backend
 from jitserver.programs.devices.memories import Bytes, bytes_of_specs
 from jitserver.programs.traces import ambient, lock, output
 from jitserver.store.journal import EMPTY_SLOT
@@ -255,7 +256,8 @@ def _lowered(
         traced = jitted.trace(*map(abstract, signature.leaves))
         raise_if_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
     callbacks.check_effects(traced.jaxpr)
-    raise_if_unknown(traced.jaxpr, jax.default_backend())
+    if backend().runs_on_host:
+        raise_if_unknown(traced.jaxpr, jax.default_backend())
     with _timed(seconds, "lower", report_phase, "lowering"):
         lowered = placement.lowered(traced, function.__name__, signature, options, out_tree(), deref)
     return traced, lowered

@@ -19,14 +19,13 @@ def foreign_names(jaxpr: Any) -> tuple[str, ...]:
 def raise_if_unknown(jaxpr: Any, platform: str) -> None:
     """Refuse a jaxpr that calls foreign functions which this process lacks; XLA would report them only later.
 
-    jax's plugins register their functions where only XLA sees them. So on platforms other than the CPU, all functions
-    are assumed to be known.
+    Not for a backend that is a plugin, which registers its functions where only XLA sees them.
 
     Raises:
         CaptureError: This process lacks a foreign function that the jaxpr calls.
     """
     names = foreign_names(jaxpr)
-    known = internals.foreign_functions(platform) if names and platform == "cpu" else {}
+    known = internals.foreign_functions(platform) if names else {}
     if known and not known.keys() >= set(names):
         raise CaptureError(f"the daemon has no {described(set(names) - known.keys())}")
 
