@@ -3,6 +3,7 @@
 import functools
 import io
 import pickle
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,7 +31,18 @@ _STORAGE_SECONDS = 2.0
 
 def keep_compilations(directory: Path, max_bytes: int) -> None:
     """Make JAX find and keep long compilations by their text in a directory of at most `max_bytes` bytes."""
-    compilation_cache.use(_Compilations(directory, _MIN_SECONDS, max_bytes), by_text=True)
+    global _compilations
+    _compilations = _Compilations(directory, _MIN_SECONDS, max_bytes)
+    compilation_cache.use(_compilations, by_text=True)
+
+
+def found_key() -> str:
+    """Return the key under which this thread has found its latest compilation; empty if it has found none."""
+    return "" if _compilations is None else _compilations.thread_state.key
+
+
+class _ThreadState(threading.local):
+    key = ""
 
 
 class _Compilations(compilation_cache.CompilationCache):
@@ -39,9 +51,13 @@ class _Compilations(compilation_cache.CompilationCache):
     def __init__(self, directory: Path, min_seconds: float, max_bytes: int) -> None:
         super().__init__(directory, min_seconds, max_bytes)
         self._deadlines = Deadlines()
+        self.thread_state = _ThreadState()
 
     def get(self, key: str) -> tuple[bytes, float] | None:
-        return self._within_deadline(lambda: super(_Compilations, self).get(key))
+        found = self._within_deadline(lambda: super(_Compilations, self).get(key))
+        if found is not None:
+            self.thread_state.key = key
+        return found
 
     def mark_used(self, key: str) -> None:
         self._within_deadline(lambda: super(_Compilations, self).mark_used(key))
@@ -56,6 +72,10 @@ class _Compilations(compilation_cache.CompilationCache):
             return None
 
 
+_compilations: _Compilations | None = None
+"""The cache of compilations that this process's jax uses."""
+
+
 def to_bytes(compiled: jax.stages.Compiled) -> bytes:
     """Serialize an executable that XLA compiled in this process.
 
@@ -66,6 +86,29 @@ def to_bytes(compiled: jax.stages.Compiled) -> bytes:
     """
     payload, in_tree, out_tree = serialize_executable.serialize(compiled)
     return pickle.dumps((payload, in_tree, out_tree, _devices(compiled)))
+
+
+def found_to_bytes(compiled: Any, key: str) -> bytes | None:
+    """Serialize an executable that was found by its text under a key, from the bytes that it was loaded from.
+
+    Returns:
+        The bytes, which `from_bytes` reads; None if the cache does not have the compilation any more.
+
+    Raises:
+        Exception: JAX cannot serialize the executable.
+    """
+    found = None if _compilations is None else _compilations.get(key)
+    if found is None:
+        return None
+    # As in `serialize_executable.serialize`, which refuses closed-over constants, too.
+    if compiled._params.const_args:
+        raise ValueError("the executable has constants as arguments")
+    arguments, in_tree = jax.tree.flatten(compiled.args_info)
+    file = io.BytesIO()
+    pickler: Any = _FoundPickler(file)
+    pickler.executable = found[0]
+    pickler.dump((compiled._executable._unloaded_executable, arguments, compiled._no_kwargs))
+    return pickle.dumps((file.getvalue(), in_tree, compiled.out_tree, _devices(compiled)))
 
 
 def from_bytes(data: bytes | memoryview, callbacks: Sequence[Callable[..., Any]] = ()) -> jax.stages.Compiled:
@@ -98,6 +141,19 @@ def _check_count(unloaded: Any, callbacks: Sequence[Callable[..., Any]]) -> None
     count = len(getattr(unloaded, "host_callbacks", callbacks))
     if count != len(callbacks):
         raise ValueError(f"the executable calls {count} functions, expected {len(callbacks)}")
+
+
+_PicklerBase: Any = getattr(serialize_executable, "_JaxPjrtPickler", pickle.Pickler)
+
+
+class _FoundPickler(_PicklerBase):  # type: ignore[misc]
+    """JAX's pickler, with given bytes in the place of those that XLA would write of the loaded executable."""
+
+    executable: bytes
+
+    def persistent_id(self, obj: Any) -> Any:
+        found = super().persistent_id(obj)
+        return ("exec", self.executable) if found is not None and found[0] == "exec" else found
 
 
 _Base: Any = getattr(serialize_executable, "_JaxPjrtUnpickler", object)

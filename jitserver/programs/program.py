@@ -24,7 +24,7 @@ from jitclient.jaxside.leaked_tracers import raise_if_used
 from jitclient.jaxside.over_leaves import OverLeaves
 from jitclient.wire.array_transport import host_form, nbytes_of
 from jitclient.wire.messages import Evidence, Lookup, Signature, Slot, Spec, Traced
-from jitserver.programs import callbacks, context, placement
+from jitserver.programs import callbacks, context, executables, placement
 from jitserver.programs.devices import device_arrays, memories
 from jitserver.programs.devices.backend import backend
 from jitserver.programs.devices.memories import Bytes, bytes_of_specs
@@ -63,6 +63,7 @@ class Program:
     must_serialize_first: bool = False
     why_remade: str = ""  # why the program was made again from its capture on disk, if it was
     is_found: bool = False  # the executable comes from JAX's own cache, or from jitserver's
+    found_key: str = ""  # the key under which the executable was found by its text, if it was
     calls: int = 0
     call_seconds: float = 0.0
     slowest: float = 0.0  # seconds of the slowest call, without the first, which takes longer
@@ -289,6 +290,7 @@ def _build(
             found_before = compilation_cache.found_by_thread()
             compiled = callbacks.Executables(slots, lowered) if slots else lowered.compile()
             is_found = compilation_cache.found_by_thread() != found_before
+            found_key = executables.found_key() if is_found else ""
     return Program(
         run=compiled,
         specs=signature.leaves,
@@ -304,6 +306,7 @@ def _build(
         order_free=without_order,
         must_serialize_first=must_serialize_first,
         is_found=is_found,
+        found_key=found_key,
         slots=slots,
         callbacks=described,
         has_effects=bool(traced.jaxpr.effects),

@@ -49,8 +49,13 @@ def executable_of(program: Program) -> bytes:
     """Serialize the executable of a program.
 
     Raises:
-        Exception: JAX cannot serialize the executable, or XLA did not compile it in this process.
+        Exception: JAX cannot serialize the executable, or XLA did not compile it in this process, and it is not in the
+            cache of compilations either.
     """
+    if program.found_key:
+        found = executables.found_to_bytes(program.run, program.found_key)
+        if found is not None:
+            return found
     if program.is_found:
         raise ValueError("the executable was loaded from disk, and only the process that compiled it can serialize it")
     return program.run.to_bytes() if program.slots else executables.to_bytes(program.run)
