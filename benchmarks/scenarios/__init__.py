@@ -24,4 +24,5 @@ NAMES = (
     "unchanged",
     "command_line",
     "catalog",
+    "gpu",
 )

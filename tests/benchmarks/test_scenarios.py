@@ -38,6 +38,7 @@ COMPARED = {
     "capture": {"cloudpickle"},
     "command_line": {"import click"},
     "catalog": set(),
+    "gpu": set(),
 }
 """Family -> the rivals that its first row must show, or name as missing."""
 
