@@ -27,6 +27,7 @@ from jitclient.wire.messages import (
     FIRST_FRAME_BYTES,
     LEASE,
     MAX_FRAME_BYTES,
+    MAX_IN_RUN,
     REPLY,
     RUN,
     UPLOAD_BYTES,
@@ -151,6 +152,28 @@ def test_a_run_that_makes_no_sense_cuts_the_peer_off(peer: Any, name: str) -> No
     peer.hello()
     peer.stream.write(framed(bytes((RUN,)) + CUT_OFF_RUNS[name]))
     assert peer.is_cut_off()
+
+
+MANY = (99,) * (MAX_IN_RUN + 1)
+TOO_MUCH = {
+    "waits": Run(wait=MANY),
+    "fetches": Run(fetch=MANY),
+    "puts": Run(puts=[Put(F32, b"", 7)] * len(MANY)),
+    "calls": Run(calls=[Call(0, [], 7)] * len(MANY)),
+}
+
+
+@pytest.mark.parametrize("name", TOO_MUCH)
+def test_a_run_that_asks_for_too_much_is_not_begun(peer: Any, name: str) -> None:
+    peer.hello()
+    peer.stream.write(framed(bytes((RUN,)) + encode(TOO_MUCH[name])))
+    assert peer.is_cut_off(), "and gets no answer"
+
+
+def test_a_run_may_ask_for_much(peer: Any) -> None:
+    peer.hello()
+    done = peer_run(peer, Run(drop=MANY * 10, wait=MANY[:1000], fetch=MANY[:1000]))
+    assert (len(done.failures), len(done.values)) == (1000, 1000)
 
 
 FAILING_PUTS = {

@@ -7,6 +7,7 @@ asks for shared memory, LEASED grants it, and RETURN returns it.
 """
 
 import enum
+from typing import Annotated
 
 import msgspec
 
@@ -23,6 +24,9 @@ INLINE_BYTES = 64 << 10
 
 MAX_FRAME_BYTES = 16 << 20
 """Maximum length of a frame; longer frames are refused before memory is allocated for them."""
+
+MAX_IN_RUN = 1 << 14
+"""Maximum number of calls in a Run, and of puts, waits, fetches and releases: each costs more than its bytes."""
 
 FIRST_FRAME_BYTES = 64 << 10
 """Maximum length of a frame on a connection that has no session yet."""
@@ -63,6 +67,9 @@ class Verb(enum.StrEnum):
     COLLECT = "collect"  # nothing -> int: collects garbage in the cache; bytes freed
     STOP = "stop"  # nothing -> nothing: drains the daemon and exits
 
+
+_AtMost = msgspec.Meta(max_length=MAX_IN_RUN)
+_Handles = Annotated[tuple[int, ...], _AtMost]
 
 Value = bytes
 """Value encoded by `capture.codec.values`, or tree encoded by `jaxside.tree`."""
@@ -380,11 +387,11 @@ class Run(Message):
     `block` that comes back.
     """
 
-    calls: list[Call] = []
+    calls: Annotated[list[Call], _AtMost] = []
     drop: tuple[int, ...] = ()
-    puts: list[Put] = []
-    wait: tuple[int, ...] = ()
-    fetch: tuple[int, ...] = ()
+    puts: Annotated[list[Put], _AtMost] = []
+    wait: _Handles = ()
+    fetch: _Handles = ()
     number: int = 0
     block: int = 0
     into: int = 0
@@ -505,7 +512,7 @@ class Report(Message):
 
     local_runs: int = 0
     client_traces: int = 0
-    released: tuple[int, ...] = ()
+    released: _Handles = ()
 
 
 class Status(Message):

@@ -94,8 +94,10 @@ class Session:
         """Let go of programs that the client cannot call any more. Unknown numbers are ignored."""
         with self._lock:
             for number in numbers:
+                if not 0 <= number < len(self.executables):
+                    continue
                 self._leases[number] -= 1
-                if self._leases[number] or not 0 <= number < len(self.executables):
+                if self._leases[number] > 0:
                     continue
                 entry, self.executables[number] = self.executables[number], ""
                 if isinstance(entry, Entry):

@@ -14,6 +14,7 @@ import pytest
 import jitclient
 from jitclient import Array
 from jitclient.arrays.array import make_handles
+from jitclient.calls import puts
 from jitclient.calls.general_path import GeneralPath
 from jitclient.calls.program import Program
 from jitclient.errors import ArrayLost, DaemonSilent
@@ -21,7 +22,7 @@ from jitclient.jaxside import context, internals, unchanged
 from jitclient.session import process
 from jitclient.session.outbox import Drops
 from jitclient.session.session import Session
-from jitclient.wire.messages import Status, Verb
+from jitclient.wire.messages import Run, Status, Verb
 
 pytestmark = pytest.mark.usefixtures("daemon")
 
@@ -721,3 +722,18 @@ def test_what_was_dropped_without_a_connection_is_told_with_the_next(until: Call
         assert session.drops
         session.ask(Verb.STATUS, None, Status)
     until(lambda: not session.drops, "the daemon to be told")
+
+
+def test_many_arrays_are_put_in_several_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[int] = []
+    run = Session.run
+
+    def counting(self: Session, message: Run, *given: Any, **named: Any) -> Any:
+        runs.append(len(message.puts))
+        return run(self, message, *given, **named)
+
+    monkeypatch.setattr(puts, "MAX_IN_RUN", 4)
+    monkeypatch.setattr(Session, "run", counting)
+    arrays = jitclient.device_put([host(number, (20_000,)) for number in range(10)])
+    assert runs == [4, 4, 2]
+    assert [first(array) for array in arrays] == list(range(10))
