@@ -44,7 +44,8 @@ class ProcessState:
             stream.flush()
         self.native_threads = len(listdir("/proc/self/task"))
         self.printed_bytes = os.fstat(1).st_size
-        self._fixed = {name: get() for name, get in _FIXED.items()} | _settings_of_packages()
+        self._fixed = {name: get() for name, get in _FIXED.items()} | _settings_of_jax()
+        self._settings = _settings_of_packages()
         self._growing = {name: get() for name, get in _GROWING.items()}
         self._ordered = {name: _same(get()) for name, get in _ORDERED.items()}
         self._modules = {name: dict(vars(module)) for name, module in _modules()}
@@ -58,6 +59,13 @@ class ProcessState:
             package: the package that was imported; it may change its own functions.
         """
         changed = [name for name, value in self._fixed.items() if now._fixed[name] != value]
+        for owner, settings in now._settings.items():
+            before = self._settings.get(owner)
+            if before is not None:
+                changed += [name for name, value in before.items() if settings.get(name) != value]
+            elif owner != package:
+                # Another package has imported the owner: it may have changed these settings or not.
+                changed += [next(iter(settings))]
         for name, entries in self._growing.items():
             others = {key: value for key, value in entries.items() if not _is_of(package, key)}
             changed += [name] if any(now._growing[name].get(key) != value for key, value in others.items()) else []
@@ -189,23 +197,27 @@ _ORDERED: Mapping[str, Callable[[], Iterable[object]]] = {
 }
 
 
-def _settings_of_packages() -> dict[str, object]:
-    """Return the settings of those packages that are imported."""
-    found: dict[str, object] = {}
+def _settings_of_packages() -> dict[str, dict[str, object]]:
+    """Return the settings of those packages that are imported, by package. Helpers import them before all others."""
+    found: dict[str, dict[str, object]] = {}
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None:
-        found["numpy's settings"] = (numpy.geterr(), _Same(numpy.geterrcall()), repr(numpy.get_printoptions()))
+        settings = numpy.geterr(), _Same(numpy.geterrcall()), repr(numpy.get_printoptions())
+        found["numpy"] = {"numpy's settings": settings}
     matplotlib: Any = sys.modules.get("matplotlib")
     if matplotlib is not None and hasattr(matplotlib, "rcParams"):
         # Its own look-up would choose a backend.
-        found["matplotlib's rcParams"] = repr(sorted(dict.items(matplotlib.rcParams)))
+        found["matplotlib"] = {"matplotlib's rcParams": repr(sorted(dict.items(matplotlib.rcParams)))}
     pandas: Any = sys.modules.get("pandas._config.config")
     if pandas is not None:
-        found["pandas' options"] = repr(pandas._global_config)
-    config = getattr(sys.modules.get("jax"), "config", None)
-    for name, value in getattr(config, "values", {}).items():
-        found[f"JAX's setting {name}"] = value
+        found["pandas"] = {"pandas' options": repr(pandas._global_config)}
     return found
+
+
+def _settings_of_jax() -> dict[str, object]:
+    """Return JAX's settings, if it is imported."""
+    config = getattr(sys.modules.get("jax"), "config", None)
+    return {f"JAX's setting {name}": value for name, value in getattr(config, "values", {}).items()}
 
 
 def _is_of(package: str, key: object) -> bool:

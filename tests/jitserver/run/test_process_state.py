@@ -129,6 +129,25 @@ def changes() -> dict[str, list[str] | None]:
 
 
 @pytest.mark.core
+def test_a_package_that_imports_another_first_may_have_changed_its_settings() -> None:
+    source = """
+        from jitserver.run.process_state import ProcessState
+        before = ProcessState()
+        import matplotlib
+        now = ProcessState()
+        print([before.changes(now, package) for package in ("matplotlib", "package")])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", f"import numpy\n{textwrap.dedent(source)}"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert eval(done.stdout) == [[], ["matplotlib's rcParams"]]
+
+
+@pytest.mark.core
 @pytest.mark.parametrize("source", CHANGES)
 def test_a_change_is_found(source: str, changes: dict[str, list[str]]) -> None:
     assert changes[source] == [CHANGES[source]]
