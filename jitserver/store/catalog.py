@@ -246,10 +246,6 @@ class Catalog:
 
     # ---- details
 
-    def commit(self) -> None:
-        """Commit the open transaction."""
-        self._connection.execute("COMMIT")
-
     def _rows(self, query: str, *values: object) -> list[Any]:
         with self._lock:
             return self._connection.execute(query, values).fetchall()
@@ -286,7 +282,7 @@ class Catalog:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield lambda query, *values: self._connection.execute(query, values).fetchall()
-                self.commit()
+                commit(self._connection)
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -324,11 +320,16 @@ def _prepare(connection: sqlite3.Connection, writes: bool) -> None:
         elif tables != wanted:
             raise Corrupt("its schema differs from the expected one")
         if writes:
-            run("COMMIT")
+            commit(connection)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         if is_damage(error):
             raise Corrupt(str(error)) from error
         raise
+
+
+def commit(connection: sqlite3.Connection) -> None:
+    """End the transaction: what it has written is in the catalog from then on."""
+    connection.execute("COMMIT")
 
 
 def is_damage(error: Exception) -> bool:

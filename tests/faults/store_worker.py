@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jitclient.wire.messages import EntryInfo
-from jitserver.store import checked_files
-from jitserver.store.catalog import Catalog
+from jitserver.store import catalog, checked_files
 from jitserver.store.disk import Store
 from jitserver.store.entry import KeyComponents, Stored
 
@@ -64,7 +63,7 @@ class HalfWrites:
 around(checked_files, "sync")
 around(checked_files, "rename")
 checked_files.write = HalfWrites(checked_files.write)  # type: ignore[assignment]
-around(Catalog, "commit")
+around(catalog, "commit")
 
 
 def program(key: str) -> Stored:

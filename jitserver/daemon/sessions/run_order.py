@@ -8,13 +8,9 @@ saved for the next daemon, this daemon must not.
 import itertools
 import math
 import threading
-from typing import NamedTuple
 
-
-class _Running(NamedTuple):
-    order: "Order"
-    thread: int
-    number: int
+_Running = tuple["Order", int, int]
+"""The client's order, the thread that executes the Run, and the Run's number, which rises with each Run of any client."""
 
 
 class Active:
@@ -24,12 +20,8 @@ class Active:
         self._changed = threading.Condition()
         # Number of waiting threads. A check of it saves each Run the cost of notifying none.
         self.waiting = 0
-        # By connection; the numbers rise with each Run of any client.
+        # By connection.
         self.running: dict[object, _Running] = {}
-
-    def begin(self, connection: object, order: "Order") -> None:
-        """Record that this thread executes a Run of a connection."""
-        self.running[connection] = _Running(order, threading.get_ident(), next(_numbers))
 
     def end(self, connection: object) -> None:
         """Record the completion of a connection's Run.
@@ -52,7 +44,7 @@ class Active:
         """
         running = list(self.running.items())
         before = _number_here([each for _, each in running]) if number is None else number
-        return any(connection is not each.order.connection and each.number < before for connection, each in running)
+        return any(connection is not order.connection and number < before for connection, (order, _, number) in running)
 
     def settle(self) -> None:
         """Wait until `has_older` is false. Threads wait only for older Runs, so there is no deadlock."""
@@ -106,7 +98,7 @@ class Order:
             if connection is not self.connection or self._frozen:
                 return False
             self._begun = number
-            self.active.begin(connection, self)
+            self.active.running[connection] = self, threading.get_ident(), next(_numbers)
             return True
 
     def freeze(self) -> int:
@@ -119,7 +111,7 @@ class Order:
 def _number_here(running: list[_Running]) -> float:
     """Return the number of this thread's current Run; infinity if the thread has none."""
     here = threading.get_ident()
-    return next((each.number for each in running if each.thread == here), math.inf)
+    return next((number for _, thread, number in running if thread == here), math.inf)
 
 
 _numbers = itertools.count()

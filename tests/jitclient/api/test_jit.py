@@ -170,6 +170,7 @@ def test_decorating_bare_with_keywords_and_as_a_call() -> None:
     assert bare.__wrapped__(1) == 2
 
 
+@pytest.mark.cpu(reason="calls of values are queued elsewhere, too")
 def test_handles_are_arguments_and_stay_on_the_daemon(counts: Callable[..., dict[str, Any]]) -> None:
     add = jitclient.jit(lambda x, y: x + y)
     total = add(np.zeros(50_000, np.float32), 1.0)

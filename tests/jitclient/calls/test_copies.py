@@ -175,6 +175,7 @@ def test_a_copy_of_another_shape_misses_the_plan(daemon: str) -> None:
     assert [first(fn(given)) for given in (y, x, y)] == [4 * SIZE, SIZE, 4 * SIZE]
 
 
+@pytest.mark.cpu(reason="calls of values are queued elsewhere, too")
 def test_calls_on_copies_alone_are_waited_for(daemon: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # As by value: what the program holds itself is not lost with a daemon, nor is what was made of it.
     queued: list[int] = []

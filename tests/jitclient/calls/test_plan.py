@@ -377,7 +377,15 @@ def test_the_results_of_what_failed_are_dropped() -> None:
         assert {name, name + 1} <= set(session.drops)
 
 
-@pytest.mark.parametrize(("make", "step"), [(host, "run"), (there, "call_later")], ids=["at once", "queued"])
+@pytest.mark.parametrize(
+    ("make", "step"),
+    [
+        pytest.param(
+            host, "run", marks=pytest.mark.cpu(reason="calls of values are queued elsewhere, too"), id="at once"
+        ),
+        pytest.param(there, "call_later", id="queued"),
+    ],
+)
 def test_the_results_of_an_interrupted_call_are_dropped(
     make: Callable[[], Any], step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -433,6 +441,7 @@ def test_what_a_signal_handler_does_to_the_session_after_the_checks(
     assert len(general) == 3
 
 
+@pytest.mark.cpu(reason="calls of values are queued elsewhere, too")
 @pytest.mark.parametrize("size", [3, 50_000])
 def test_an_error_of_the_connection_holds_no_arguments(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     fn = jitclient.jit(lambda x: x + FACTOR)

@@ -117,10 +117,10 @@ def test_a_change_that_fails_half_way_leaves_the_row_as_it_was(
     catalog = Catalog(path)
     catalog.add(stored("a", "old"), {})
 
-    def fail() -> None:
+    def fail(connection: sqlite3.Connection) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(catalog, "commit", fail)
+    monkeypatch.setattr("jitserver.store.catalog.commit", fail)
     with pytest.raises(sqlite3.OperationalError):
         catalog.add(stored("a", "new"), {})
     monkeypatch.undo()
