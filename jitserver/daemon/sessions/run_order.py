@@ -10,7 +10,7 @@ import math
 import threading
 
 _Running = tuple["Order", int, int]
-"""The client's order, the thread that executes the Run, and the Run's number, which rises with each Run of any client."""
+"""The order of the client, the thread that executes the Run, and a number that rises with each Run of any client."""
 
 
 class Active:
