@@ -109,21 +109,22 @@ class Catalog:
         self.writes = writes
         self._lock = threading.Lock()
         _check_kinds(path)
+        uri = path.absolute().as_uri()
         if writes:
             # Ignore errors here: SQLite reports them when it opens the file.
             with contextlib.suppress(OSError):
                 # Create the file readable by its owner only: it contains captured values.
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-            self._connection = self._opened(f"{path.as_uri()}?mode=rw")
+            self._connection = self._opened(f"{uri}?mode=rw")
             return
         try:
-            self._connection = self._opened(f"{path.as_uri()}?mode=ro")
+            self._connection = self._opened(f"{uri}?mode=ro")
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & _PRIMARY_CODE != sqlite3.SQLITE_CANTOPEN:
                 raise
             # Where no file can be created, as in a read-only image, SQLite cannot coordinate with writers. If there
             # are any after all, the checksums of the rows tell.
-            self._connection = self._opened(f"{path.as_uri()}?mode=ro&immutable=1")
+            self._connection = self._opened(f"{uri}?mode=ro&immutable=1")
 
     def _opened(self, target: str) -> sqlite3.Connection:
         connection = sqlite3.connect(target, timeout=5.0, check_same_thread=False, uri=True, isolation_level=None)

@@ -111,6 +111,12 @@ def test_one_that_only_reads_makes_none(path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_relative_path_is_one_of_this_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Catalog(Path("catalog.sqlite")).close()
+    assert (tmp_path / "catalog.sqlite").is_file()
+
+
 def test_a_change_that_fails_half_way_leaves_the_row_as_it_was(
     path: Path, stored: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
