@@ -179,7 +179,7 @@ def test_each_device_has_a_budget_and_arrays_of_the_host_take_none_of_it(fake: A
         for exceed in (
             lambda: jitclient.device_put(mib(6)),
             lambda: jitclient.device_put(mib(6), second),
-            lambda: grow(np.int8(1)),
+            lambda: grow(np.int8(1)).block_until_ready(),
             lambda: grow(jitclient.device_put(np.int8(1), second)).block_until_ready(),
         ):
             try:

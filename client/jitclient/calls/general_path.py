@@ -24,6 +24,7 @@ from jitclient.capture.dump import Capture, capture
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
 from jitclient.errors import (
+    ArrayBudgetExceeded,
     ArrayLost,
     CaptureError,
     DaemonLost,
@@ -131,6 +132,7 @@ class GeneralPath:
 
         Raises:
             ArrayLost: the function has changed since, or the call cannot run on the daemon any more.
+            ArrayBudgetExceeded: there is no room for the results.
         """
         session = process.session()
 
@@ -144,6 +146,8 @@ class GeneralPath:
             return attempted(session, attempt)
         except CallFailed as failed:
             raised = failed.error
+        except ArrayBudgetExceeded:
+            raise
         except Exception as error:
             raise ArrayLost(f"a call of {self._name} cannot be repeated at the next daemon: {error}") from error
         raise raised
