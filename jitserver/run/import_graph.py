@@ -3,7 +3,7 @@
 import builtins
 import importlib.util
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -19,8 +19,14 @@ class ImportGraph:
         modules: the modules that were imported in the context.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, after_each: Callable[[], None]) -> None:
+        """Record nothing yet.
+
+        Args:
+            after_each: is called after each import, before the code that has done it continues.
+        """
         self.modules: set[str] = set()
+        self._after_each = after_each
         self._imports: dict[str, set[str]] = {}
 
     def __enter__(self) -> "ImportGraph":
@@ -69,6 +75,7 @@ class ImportGraph:
         # Native code imports modules without a call of `__import__`.
         new = islice(reversed(sys.modules), max(len(sys.modules) - loaded, 0))
         self._add(imported_now(), [name, *parts, *new])
+        self._after_each()
 
     def _add(self, importer: str, names: Iterable[str]) -> None:
         new = set(names) - self._imports.setdefault(importer, set())

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from jitclient.jaxside import internals
 from jitclient.jaxside.operations import preparation
-from jitserver.run import fast_exit, history, warm_caches
+from jitserver.run import fast_exit, history, process_state, warm_caches
 from jitserver.run.effects import PACKAGES_WITH_STATE, Effects, redirected_output
 from jitserver.run.environment_log import EnvironmentLog
 from jitserver.run.import_audit import ImportAudit
@@ -53,7 +53,7 @@ class Imports:
         """
         self.audit = ImportAudit()
         self.seeding = Seeding()
-        self._graph = ImportGraph()
+        self._graph = ImportGraph(process_state.note_settings_of_jax)
         self._environment = EnvironmentLog()
         self._loggers = Loggers()
         self.preloaded = Preloaded(self._graph, self.audit, self._environment, self._loggers)

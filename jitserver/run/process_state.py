@@ -58,7 +58,8 @@ class ProcessState:
             now: the state after an import.
             package: the package that was imported; it may change its own functions.
         """
-        changed = [name for name, value in self._fixed.items() if now._fixed[name] != value]
+        fixed = {**_jax_after_import, **self._fixed}
+        changed = [name for name, value in fixed.items() if now._fixed.get(name, value) != value]
         for owner, settings in now._settings.items():
             before = self._settings.get(owner)
             if before is not None:
@@ -218,6 +219,16 @@ def _settings_of_jax() -> dict[str, object]:
     """Return JAX's settings, if it is imported."""
     config = getattr(sys.modules.get("jax"), "config", None)
     return {f"JAX's setting {name}": value for name, value in getattr(config, "values", {}).items()}
+
+
+_jax_after_import: dict[str, object] = {}
+"""JAX's settings as they were when its import had finished, before a package that has imported it could change them."""
+
+
+def note_settings_of_jax() -> None:
+    """Note JAX's settings, once its import has finished; call this after each import."""
+    if not _jax_after_import and hasattr(sys.modules.get("jax"), "Array"):
+        _jax_after_import.update(_settings_of_jax())
 
 
 def _is_of(package: str, key: object) -> bool:

@@ -295,3 +295,19 @@ def test_a_fresh_process_can_be_asked_for(learnt: Any) -> None:
         "None\n",
         "jitserver: the program runs in a fresh process: --fresh was given\n",
     )
+
+
+@pytest.mark.slow
+def test_a_package_that_imports_jax_first_and_sets_it_is_left_to_the_runs(cold: Any, site: Path, until: Any) -> None:
+    package = site / "doubles"
+    package.mkdir()
+    # Its part is imported before jax, so a helper imports the package before jax, too.
+    (package / "__init__.py").write_text(
+        "from doubles import part\nimport jax\njax.config.update('jax_enable_x64', True)\n"
+    )
+    (package / "part.py").touch()
+    learn(cold, until, "doubles", "jax")
+    script = cold.script("import jax.numpy as jnp\nprint(jnp.ones(1).dtype)")
+    done = cold.run("--verbose", script)
+    assert (done.stdout, done.stderr) == ("float32\n", "")
+    assert cold.run(cold.script("import doubles, jax.numpy as jnp\nprint(jnp.ones(1).dtype)")).stdout == "float64\n"
