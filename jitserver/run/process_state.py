@@ -227,7 +227,8 @@ _jax_after_import: dict[str, object] = {}
 
 def note_settings_of_jax() -> None:
     """Note JAX's settings, once its import has finished; call this after each import."""
-    if not _jax_after_import and hasattr(sys.modules.get("jax"), "Array"):
+    jax: Any = sys.modules.get("jax")
+    if jax is not None and not _jax_after_import and not getattr(jax.__spec__, "_initializing", False):
         _jax_after_import.update(_settings_of_jax())
 
 
