@@ -155,9 +155,14 @@ def test_it_goes_on_with_its_command_where_another_process_continues_it(warm: An
     source = "import os, time; print(os.getpid(), flush=True); print(input())"
     process = warm.start(warm.script(source), process_group=0)
     pid = int(process.stdout.readline())
-    for _ in range(2):
+
+    def are_stopped() -> bool:
+        # Once more each time: the command continues the run when it is continued itself, and may do so only now.
         os.kill(pid, signal.SIGSTOP)
-        until(lambda: warm.state(pid) == warm.state(process.pid) == "T", "both to stop")
+        return bool(warm.state(pid) == warm.state(process.pid) == "T")
+
+    for _ in range(2):
+        until(are_stopped, "both to stop")
         os.kill(pid, signal.SIGCONT)
         until(lambda: warm.state(process.pid) == "S", "the command to go on")
     done = warm.end(process, "continues\n")
