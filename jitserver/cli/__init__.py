@@ -3,7 +3,7 @@
 import importlib
 import io
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -53,9 +53,18 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except (JitserverError, click.ClickException) as error:
-            from jitserver.cli.common import fail
+            return _fail(error)
+        except OSError as error:
+            if error.filename is None:
+                raise
+            # The system refuses a file of the user's: it is read-only, the disk is full, or the like.
+            return _fail(click.ClickException(str(error)))
 
-            fail(error)
+
+def _fail(error: JitserverError | click.ClickException) -> NoReturn:
+    from jitserver.cli.common import fail  # imported here, for a quick start
+
+    fail(error)
 
 
 @click.group(cls=_Commands, context_settings={"auto_envvar_prefix": "JITSERVER", "help_option_names": ["-h", "--help"]})

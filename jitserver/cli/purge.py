@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import click
 
-from jitclient.core.directories import cache_root, environment_of, runtime_directory
+from jitclient.core.directories import ENVIRONMENT_FILE, cache_root, environment_of, runtime_directory
 from jitclient.session.launch import log_directory
 from jitclient.wire.address import Address
 from jitserver.cli.common import json_option, report, size
@@ -42,11 +42,12 @@ def purge(everything: bool, dry_run: bool) -> None:
         }
         for files in found
     ]
-    if not dry_run:
-        for path in (path for files in found for path in files.paths):
-            _remove(path)
+    paths = [] if dry_run else [path for files in found for path in files.paths]
+    kept = [text for path in paths for text in _remove(path)]
     result = "planned" if dry_run else "removed"
-    report({"result": result, "removed": removed}, lambda: _print(result, removed))
+    report({"result": result, "removed": removed, "kept": kept}, lambda: _print(result, removed))
+    if kept:
+        raise click.ClickException("\n".join(["these could not be removed:", *kept]))
 
 
 def _print(result: str, removed: list[dict[str, object]]) -> None:
@@ -82,8 +83,20 @@ def _everything() -> Iterator[_Files]:
         yield _Files("all environments", paths)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def _remove(path: Path) -> list[str]:
+    """Remove a file, or a directory with all that it contains; return what the system refused.
+
+    The file that names a cache's environment stays if anything does: the next purge finds by it what is left.
+    """
+    try:
+        if path.is_symlink() or not path.is_dir():
+            path.unlink(missing_ok=True)
+            return []
+        refused = [text for each in path.iterdir() if each.name != ENVIRONMENT_FILE for text in _remove(each)]
+        if not refused:
+            shutil.rmtree(path)
+    except FileNotFoundError:  # another process has removed it
+        return []
+    except OSError as error:
+        return [str(error)]
+    return refused

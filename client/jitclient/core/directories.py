@@ -54,7 +54,7 @@ MAX_SOCKET_BYTES = _SUN_PATH - len("\0..4194304")
 
 _MAX_DIRECTORY_BYTES = MAX_SOCKET_BYTES - len("/0123456789ab.sock")
 
-_RECORD = "environment"
+ENVIRONMENT_FILE = "environment"
 """File in the cache directory of an environment: the path of the environment."""
 
 # The directory that `CacheDirectory=` selects in the system units.
@@ -89,7 +89,7 @@ def environment_directory() -> Path:
         OSError: the directory cannot be created.
     """
     directory = private_directory(private_directory(cache_root()) / environment_digest())
-    record = directory / _RECORD
+    record = directory / ENVIRONMENT_FILE
     # On a full or read-only disk, `jitserver purge` does not know the environment.
     with contextlib.suppress(OSError):
         if not record.exists():
@@ -101,7 +101,7 @@ def environment_directory() -> Path:
 def environment_of(directory: Path) -> Path | None:
     """Return the directory of the Python environment to which a cache directory belongs; None if it is unknown."""
     try:
-        return Path(os.fsdecode((directory / _RECORD).read_bytes()))
+        return Path(os.fsdecode((directory / ENVIRONMENT_FILE).read_bytes()))
     except OSError:
         return None
 

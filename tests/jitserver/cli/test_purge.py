@@ -1,8 +1,11 @@
 """`jitserver purge` removes the files of environments that are gone, and nothing else."""
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -76,9 +79,45 @@ def test_a_running_daemon_keeps_its_files(
 
 
 @pytest.mark.core
+def test_what_cannot_be_removed_is_named_and_the_rest_goes(
+    folders: dict[str, Path], here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = folders["cache"] / GONE / "blobs" / "program"
+
+    def unlink(path: Any, *, dir_fd: int | None = None) -> None:
+        if Path(path).name == "program":
+            raise PermissionError(errno.EPERM, "Operation not permitted", str(refused))
+        real(path, dir_fd=dir_fd)
+
+    refused.with_name("other").touch()
+    real = os.unlink
+    monkeypatch.setattr(os, "unlink", unlink)
+    done = here("purge", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["kept"] == [f"[Errno 1] Operation not permitted: '{refused}'"]
+    assert refused.exists()
+    assert not refused.with_name("other").exists()
+    assert names(folders["logs"]) == {f"{HERE}-abcd.log", f"{UNKNOWN}-abcd.log"}
+    assert f"these could not be removed:\n[Errno 1] Operation not permitted: '{refused}'" in here("purge").output
+
+
+@pytest.mark.core
 def test_a_cache_knows_its_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITSERVER_CACHE_DIR", str(tmp_path))
     settings.cache_clear()
     found = directories.environment_directory()
     assert (directories.environment_of(found) / "bin").exists()  # type: ignore[operator]
     settings.cache_clear()
+
+
+@pytest.mark.core
+def test_a_refusal_of_the_system_is_an_error_and_no_traceback(
+    here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(root: Path) -> list[Path]:
+        raise PermissionError(errno.EACCES, "Permission denied", str(root))
+
+    monkeypatch.setattr(purge, "cache_directories", refuse)
+    done = here("purge", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["error"] == f"[Errno 13] Permission denied: '{directories.cache_root()}'"
