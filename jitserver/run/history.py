@@ -9,12 +9,13 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
+from jitclient.core import file_lock
 from jitclient.core.digests import digest
 from jitclient.errors import SettingsError
 from jitserver.run.request import Command
@@ -97,19 +98,16 @@ def note_unfit(case: str, found: dict[str, str]) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    content = _read()
-    others = [one for one in content.unfit.items() if one[0] != case][-_MAX_CASES:]
-    content.unfit = dict([*others, (case, {**content.unfit.get(case, {}), **found})])
-    _write(content)
+    with _change() as content:
+        others = [one for one in content.unfit.items() if one[0] != case][-_MAX_CASES:]
+        content.unfit = dict([*others, (case, {**content.unfit.get(case, {}), **found})])
 
 
 def note_fresh(command: Command, cwd: str) -> None:
     """Add a program that changes, after its first output, what imports depend on: it must run in fresh processes."""
-    with contextlib.suppress(OSError, SettingsError):  # the next run finds it again
-        content = _read()
+    with contextlib.suppress(OSError, SettingsError), _change() as content:  # the next run finds it again
         others = [one for one in content.fresh if one != _program(command, cwd)]
         content.fresh = [*others, _program(command, cwd)][-_MAX_FRESH:]
-        _write(content)
 
 
 def must_be_fresh(command: Command, cwd: str) -> bool:
@@ -163,23 +161,23 @@ def version() -> int:
 def hash_seed() -> int:
     """Return the hash seed of this environment's helpers: a common seed gives sets the same order in all their runs."""
     content = _read()
-    if not content.seed:
-        content.seed = int.from_bytes(os.urandom(4), "little") or 1
-        with contextlib.suppress(OSError, SettingsError):
-            _write(content)
-    return content.seed
+    if content.seed:
+        return content.seed
+    seed = int.from_bytes(os.urandom(4), "little") or 1
+    with contextlib.suppress(OSError, SettingsError), _change() as content:
+        content.seed = content.seed or seed  # another process may have chosen one
+    return content.seed or seed
 
 
 def _note() -> None:
     # A failure here does not matter to the user of the program.
     with contextlib.suppress(Exception):
         if _new_modules() or _new_operations():
-            # Read again: other runs may have added entries.
-            content = _read()
-            _known.update(content.modules, content.operations)
-            content.modules = [*content.modules, *_new_modules()][:_MAX_MODULES]
-            content.operations = [*content.operations, *_new_operations()][-_MAX_OPERATIONS:]
-            _write(content)
+            with _change() as content:
+                # Other runs may have added entries.
+                _known.update(content.modules, content.operations)
+                content.modules = [*content.modules, *_new_modules()][:_MAX_MODULES]
+                content.operations = [*content.operations, *_new_operations()][-_MAX_OPERATIONS:]
 
 
 def _new_modules() -> list[str]:
@@ -198,6 +196,24 @@ def _new_operations() -> list[str]:
     reuse = sys.modules.get("jitclient.jaxside.operations.reuse")
     recipes = [recipe.hex() for recipe in list(reuse.traced_recipes)] if reuse else []
     return [recipe for recipe in recipes if recipe not in _known]
+
+
+@contextlib.contextmanager
+def _change() -> Iterator[History]:
+    """Read the history for a change within a block, and write it at the end. One process changes it at a time.
+
+    Raises:
+        OSError, SettingsError: the file cannot be written.
+    """
+    directory = path().parent
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a file system without locks: a change may be lost, and is found again
+            number = os.open(directory, os.O_RDONLY)
+            stack.callback(os.close, number)
+            file_lock.lock(number)
+        content = _read()
+        yield content
+        _write(content)
 
 
 def _read() -> History:

@@ -1,11 +1,13 @@
 """The history of runs survives in a file, which may be damaged."""
 
+import concurrent.futures
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jitserver.run import history
+from jitserver.run.request import Command
 
 DAMAGED = [
     b"",
@@ -46,6 +48,17 @@ def test_what_cannot_be_noted_is_an_error_that_leaves_nothing(file: Path, monkey
         history.note_unfit("a", {"b": "why"})
     assert list(file.parent.iterdir()) == []
     assert history.hash_seed() > 0
+
+
+def test_no_change_is_lost_where_several_are_made_at_once(file: Path) -> None:
+    def note(number: int) -> None:
+        for each in range(10):
+            history.note_fresh(Command(f"{number}_{each}.py", False, []), "/")
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        list(threads.map(note, range(8)))
+    assert len(history.fresh_programs()) == 80
+    assert file.exists()
 
 
 def test_names_of_any_characters_are_noted(file: Path) -> None:
