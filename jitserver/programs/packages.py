@@ -53,7 +53,8 @@ class PackageFiles:
         written = max((stamp[0] for file, stamp in files.items() if stamp and file.endswith("/RECORD")), default=0)
         edited = [file for file, stamp in files.items() if stamp and stamp[0] > written]
         metadata = {file: stamp for file, stamp in files.items() if file.endswith("/METADATA")}
-        return cls(name, _digest(edited, (distribution.read_text("RECORD") or "").encode()), metadata, files, True)
+        content = "\n".join(line for line in _record(distribution) if _is_same_everywhere(line))
+        return cls(name, _digest(edited, directory, content.encode()), metadata, files, True)
 
     @classmethod
     def of_import(cls, name: str) -> "PackageFiles":
@@ -64,7 +65,7 @@ class PackageFiles:
         files = _stamped(
             [*alone, *sorted(str(file) for directory in directories for file in Path(directory).rglob("*.py"))]
         )
-        return cls(name, _digest(files), {}, files)
+        return cls(name, _digest(files, os.path.dirname(next(iter(files), ""))), {}, files)
 
     def were_replaced(self) -> bool:
         """Return whether the package was removed, or any version of it installed, since the daemon first saw it."""
@@ -79,7 +80,22 @@ class PackageFiles:
 
 def recorded(distribution: importlib.metadata.Distribution) -> list[str]:
     """Return the file names in a distribution's RECORD."""
-    return [line.partition(",")[0] for line in (distribution.read_text("RECORD") or "").splitlines()]
+    return [line.partition(",")[0] for line in _record(distribution)]
+
+
+def _record(distribution: importlib.metadata.Distribution) -> list[str]:
+    return (distribution.read_text("RECORD") or "").splitlines()
+
+
+def _is_same_everywhere(line: str) -> bool:
+    """Return whether a line of a RECORD is the same in each environment that has the package.
+
+    Scripts outside of the packages' directory begin with the path of the environment's Python. Installers differ in
+    the compiled files that they list, and in their own notes.
+    """
+    file = line.partition(",")[0]
+    is_note = ".dist-info/" in file and not file.endswith("/METADATA")
+    return not (file.startswith("..") or file.endswith(".pyc") or is_note)
 
 
 def _stamped(files: Iterable[str]) -> dict[str, Stamp]:
@@ -98,11 +114,12 @@ def _stamp(file: str) -> Stamp:
     return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_size
 
 
-def _digest(files: Iterable[str], record: bytes = b"") -> str:
+def _digest(files: Iterable[str], directory: str, record: bytes = b"") -> str:
     parts = [record]
     for file in files:
+        name = os.path.relpath(file, directory)
         try:
-            parts += [file.encode(errors="surrogateescape"), Path(file).read_bytes()]
+            parts += [name.encode(errors="surrogateescape"), Path(file).read_bytes()]
         except OSError:  # deleted meanwhile
             parts.append(b"")
     return digest(b"".join(b"%d:" % len(part) + part for part in parts), 6).hex()

@@ -314,3 +314,32 @@ IMPORTS = """
 
 def test_only_packages_that_depend_on_jax_are_imported_ahead(run_script: Callable[..., Any]) -> None:
     assert run_script(IMPORTS, str(Path(__file__).parent)) == ["over_jax"]
+
+
+def test_one_version_has_one_digest_in_all_environments(tmp_path: Path) -> None:
+    """Scripts begin with the path of their environment; pip lists compiled files, other installers do not."""
+    found = []
+    for name, more in (
+        ("pip", [f"{LIBRARY}/__pycache__/__init__.cpython-311.pyc,,", f"{LIBRARY}-1.0.dist-info/INSTALLER,sha256=a,3"]),
+        ("uv", [f"{LIBRARY}-1.0.dist-info/INSTALLER,sha256=b,2", f"{LIBRARY}-1.0.dist-info/REQUESTED,,"]),
+    ):
+        site = tmp_path / name
+        install(site, "1.0", 2)
+        record = site / f"{LIBRARY}-1.0.dist-info" / "RECORD"
+        record.write_text("\n".join([f"../../../bin/tool,sha256={name},227", record.read_text(), *more]))
+        found += printed_by(site, "print(packages.versions([LIBRARY])[LIBRARY])")
+    install(tmp_path / "other", "1.0", 3)
+    found += printed_by(tmp_path / "other", "print(packages.versions([LIBRARY])[LIBRARY])")
+    assert found[0] == found[1] != found[2]
+
+
+def test_an_edited_file_counts_by_its_place_in_the_package(tmp_path: Path) -> None:
+    found = []
+    for name in ("one", "other"):
+        site = tmp_path / name
+        install(site, "1.0", 2)
+        (site / LIBRARY / "__init__.py").write_text("def scaled(x):\n    return x * 5\n")
+        later = time.time() + 10
+        os.utime(site / LIBRARY / "__init__.py", (later, later))
+        found += printed_by(site, "print(packages.versions([LIBRARY])[LIBRARY])")
+    assert found[0] == found[1]
