@@ -23,6 +23,7 @@ _COMMANDS = {
     "restart": "lifecycle",
     "run": "run",
     "serve": "serve",
+    "share": "share",
     "start": "lifecycle",
     "stats": "stats",
     "status": "status",

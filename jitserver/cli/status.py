@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from jitclient.wire.messages import Status, Verb
+from jitclient.wire.messages import ShareStatus, Status, Verb
 from jitserver.cli.common import ask, helpers_line, json_option, print_table, report, seconds, size
 from jitserver.run import helpers
 
@@ -44,6 +44,8 @@ def _print(found: Status, running: list[helpers.RunningHelper]) -> None:
         ["compiling", f"{seconds(found.compile_seconds)} spent, {seconds(found.compile_seconds_saved)} saved"],
         ["in clients", f"{found.client_traces} traces, {found.local_runs} local runs"],
     ]
+    if found.share is not None:
+        rows.append(["lab's cache", of_share(found.share)])
     if found.restarted:
         rows.append(["restarted", found.restarted])
     abandoned = {"calls are running": found.abandoned, "programs are being made": found.abandoned_programs}
@@ -60,3 +62,11 @@ def _print(found: Status, running: list[helpers.RunningHelper]) -> None:
 def _names(found: Status) -> str:
     lost = ", ".join(map(repr, found.lost_names))
     return f"{found.names} trees" + (f"; lost: {lost}, see `jitserver arrays ls`" if lost else "")
+
+
+def of_share(found: ShareStatus) -> str:
+    """Return what the lab's cache has given a daemon, as text."""
+    rejected = "".join(f", {number} rejected ({reason})" for reason, number in found.rejected.items())
+    off = f"; not used now: {found.why_off}" if found.why_off else ""
+    saved = f" ({seconds(found.seconds_saved)} saved)" if found.found else ""
+    return f"{found.found} found{saved}, {found.missed} missed, {found.uploaded} uploaded{rejected}{off}"

@@ -42,6 +42,8 @@ from jitserver.store.disk import Store
 from jitserver.store.environments import SharedLimit
 from jitserver.store.journal import Journal, is_in_use
 from jitserver.store.memory import Memory
+from jitserver.store.share.options import Options as ShareOptions
+from jitserver.store.share.share import Share
 from jitserver.store.tiers import Tiers, disk_share
 from jitserver.store.write_behind import Writer
 from jitserver.system import sd_notify
@@ -297,7 +299,8 @@ class Daemon:
         if store.max_bytes:
             store.shared = SharedLimit(directory, max_bytes, functools.partial(is_in_use, runtime_directory()))
             keep_compilations(store.compilations_directory, store.max_compilations_bytes)
-        return Tiers(memory, store, writer)
+        share = _share()
+        return Tiers(memory, store, writer, share, Writer(lambda: 0) if share is not None else None)
 
     def _prewarm(self, engine: Engine) -> None:
         sessions, working = self._service.sessions, self._listener.heartbeat.working
@@ -400,6 +403,16 @@ def _checkpoint(address: str) -> Checkpoint | None:
         return Checkpoint(directory_of(address))
     except (OSError, SettingsError) as error:
         log.warning("checkpoint: cannot be opened (%s). Arrays are neither restored nor saved.", error)
+        return None
+
+
+def _share() -> Share | None:
+    """Return the lab's cache, if one is set. What is wrong with its settings turns it off, and never the daemon."""
+    try:
+        options = ShareOptions.from_environment()
+        return None if options is None else Share(options)
+    except SettingsError as error:
+        log.warning("lab's cache: disabled (%s)", error)
         return None
 
 

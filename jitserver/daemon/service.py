@@ -288,6 +288,7 @@ class JitService(Service):  # type: ignore[misc]
             drain_seconds=self.drain_seconds,
             max_disk_bytes=store.shared.max_bytes if store.shared is not None else 0,
             restarted=self.restarted,
+            share=None if self.engine.cache.share is None else self.engine.cache.share.status(),
             abandoned=sum(run.gone for run in long_runs(self.connections)),
             abandoned_programs=sum(not making.pids for making in self.in_progress.now()),
             **dataclasses.asdict(self.counters),

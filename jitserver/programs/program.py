@@ -62,6 +62,7 @@ class Program:
     # XLA can serialize the executable only before its first run.
     must_serialize_first: bool = False
     why_remade: str = ""  # why the program was made again from its capture on disk, if it was
+    is_shared: bool = False  # the program comes from the lab's cache
     is_found: bool = False  # the executable comes from JAX's own cache, or from jitserver's
     found_key: str = ""  # the key under which the executable was found by its text, if it was
     calls: int = 0

@@ -44,7 +44,9 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Hit(NamedTuple):
-    """A program that was found, and where: in "memory" or on the "disk"; or "remade" from its capture on the disk."""
+    """A program that was found, and where: in "memory", on the "disk", or in the "share", the lab's cache; or "remade"
+    from its capture on the disk.
+    """
 
     entry: Entry
     level: str
@@ -75,6 +77,8 @@ class Programs:
         # By base key: clients that have yet to settle the candidate.
         self._waiting: collections.Counter[str] = collections.Counter()
         self._names: dict[str, set[tuple[str, ...]]] = {}  # by base key: the lists of names in its manifests
+        # By base key: what making its programs took that the lab's cache has; empty if it has none.
+        self._shared: dict[str, dict[tuple[str, ...], float]] = {}
         self._agreed: dict[str, bytes] = {}  # by name in manifests: the digest in a client whose trace agreed
         self._lock = threading.Lock()
         self._tracing: SingleFlight[Entry] = SingleFlight(self._candidate)
@@ -90,6 +94,14 @@ class Programs:
             CrashesDaemon: the program has too many strikes.
         """
         base, lookup_digest = keys.call_key(lookup), _digest_of(lookup)
+        found = self._find(base, lookup, lookup_digest, report_phase)
+        if found is None and self._ask_share(base.text):
+            found = self._find(base, lookup, lookup_digest, report_phase)
+        return found
+
+    def _find(
+        self, base: CallKey, lookup: Lookup, lookup_digest: bytes, report_phase: ReportPhase
+    ) -> Hit | tuple[tuple[str, ...], ...] | None:
         lists, sent = self._lists_of(base.text), {each.names: each for each in lookup.manifests}
         if not all(names in sent for names in lists if names):
             return tuple(names for names in lists if names)
@@ -103,6 +115,15 @@ class Programs:
             if hit is not None:
                 return hit
         return None
+
+    def _ask_share(self, base: str) -> bool:
+        """Ask the lab's cache for the lists of names of a base key, once; return whether it has any."""
+        if self.cache.share is None or base in self._shared:
+            return False
+        self._shared[base] = self.cache.share.lists_of(base)
+        for names in self._shared[base]:
+            self._note_names(base, names)
+        return bool(self._shared[base])
 
     def key_of(self, lookup: Lookup) -> CallKey | tuple[tuple[str, ...], ...]:
         """Return the key of a lookup's program, or the lists of names whose state the client must send first."""
@@ -261,6 +282,8 @@ class Programs:
             return None
         if level == "disk" and entry.program.why_remade:
             return Hit(entry, "remade")
+        if level == "disk" and entry.program.is_shared:
+            level = "share"
         self._count_hit(entry)
         return Hit(entry, level)
 
@@ -400,10 +423,12 @@ class Programs:
         return self._restoring.get(key.text, lambda: self._restore(key, report_phase))[0]
 
     def _restore(self, key: CallKey, report_phase: ReportPhase) -> Entry | None:
-        stored = self.cache.store.get(key.text)
-        if stored is None:
+        seconds = self._shared.get(key.base, {})
+        found = self.cache.load(key.text, max(seconds.values(), default=None))
+        if found is None:
             return None
-        executable, why = self.cache.store.blob(stored.executable), stored.info.no_executable
+        stored, executable, is_shared = found
+        why = stored.info.no_executable
         if executable is not None and self.journal.strikes.count(key.text, _LOADING) < _MAX_DISK_STRIKES:
             report_phase(_LOADING)
             try:
@@ -412,12 +437,19 @@ class Programs:
             except Exception as error:  # not damage: the store has compared the bytes with their digest
                 why = f"its executable cannot be loaded: {_first_line(error)}"
                 log.warning("%s: %s. It is compiled again.", stored.info.label, why)
+                if self.cache.share is not None and is_shared:
+                    self.cache.share.reject(key.text, why)
             else:
                 self.counters.add(restores=1)
+                built.is_shared = is_shared
                 entry = self.cache.memory.put(self._entry(stored.info, built, stored.components))
-                if self.cache.store.get(key.text) is None:  # it was removed meanwhile
+                if is_shared:
+                    self.cache.adopt(found)
+                elif self.cache.store.get(key.text) is None:  # it was removed meanwhile
                     self.cache.memory.remove([key.text])
                 return entry
+        if is_shared:
+            return None
         try:
             return self._made_again(key, stored, request_of(stored), report_phase, why or "its file is missing")
         except (CaptureError, Corrupt, TraceFailed) as error:

@@ -1,17 +1,20 @@
-"""The cache: the memory tier, then the disk tier."""
+"""The cache: the memory tier, then the disk tier, then the lab's."""
 
+import functools
 import logging
 import shutil
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.catalog import Use
 from jitserver.store.disk import Store
 from jitserver.store.entry import MAX_RECIPE_BYTES, CachedProgram, Entry, Recipe, Stored
 from jitserver.store.memory import Memory
+from jitserver.store.share.share import Share
 from jitserver.store.write_behind import Writer
 
 log = logging.getLogger(__name__)
@@ -19,14 +22,35 @@ log = logging.getLogger(__name__)
 _MIN_DISK_BYTES = 64 << 20
 
 
-class Tiers:
-    """Programs by call key, in memory and on disk. Thread-safe."""
+class Loaded(NamedTuple):
+    """A program outside of the memory, with its executable, if there is one, and whether the lab's cache had it."""
 
-    def __init__(self, memory: Memory, store: Store, writer: Writer) -> None:
+    stored: Stored
+    executable: bytes | memoryview | None
+    is_shared: bool = False
+
+
+class Tiers:
+    """Programs by call key, in memory, on disk, and in the lab's cache. Thread-safe."""
+
+    def __init__(
+        self, memory: Memory, store: Store, writer: Writer, share: Share | None = None, uploads: Writer | None = None
+    ) -> None:
+        """Create the cache.
+
+        Args:
+            memory: the memory tier.
+            store: the disk tier.
+            writer: writes to the disk.
+            share: the lab's cache, if there is one.
+            uploads: writes to the lab's cache, which may be slow.
+        """
         self.memory = memory
         self.store = store
+        self.share = share
         self._tiers: tuple[Memory | Store, ...] = (memory, store)  # fastest first
         self.writer = writer
+        self._uploads = uploads
         self._counting = threading.Lock()
 
     # ---- programs
@@ -46,13 +70,39 @@ class Tiers:
         kept = self.memory.put(entry)
 
         def write() -> None:
+            data = executable() if self.store.max_bytes or self._uploads is not None else b""
             if self.store.max_bytes:
-                self.store.put(stored, executable(), capture)
+                self.store.put(stored, data, capture)
+            if self._uploads is not None:
+                self._uploads.add(entry.key, functools.partial(self._upload, stored, data))
             is_kept = kept.info.disk_bytes or len(capture) > MAX_RECIPE_BYTES
             kept.recipe = None if is_kept else Recipe(stored, capture)
 
         self.writer.add(entry.key, write)
         return kept
+
+    def _upload(self, stored: Stored, executable: bytes) -> None:
+        if self.share is not None:
+            self.share.put(stored, executable)
+
+    def load(self, key: str, seconds: float | None = None) -> Loaded | None:
+        """Return a program from the disk, or else from the lab's cache.
+
+        Args:
+            key: the call key.
+            seconds: what making the program takes, if the lab's cache may have it.
+        """
+        stored = self.store.get(key)
+        if stored is not None:
+            return Loaded(stored, self.store.blob(stored.executable))
+        found = None if self.share is None or seconds is None else self.share.get(key, seconds)
+        return None if found is None else Loaded(*found, is_shared=True)
+
+    def adopt(self, loaded: Loaded) -> None:
+        """Schedule the write to disk of a program that was found in the lab's cache, and runs here."""
+        if self.share is not None and loaded.executable is not None:
+            self.share.loaded(loaded.stored)
+            self.writer.add(loaded.stored.key, lambda: self.store.put(loaded.stored, bytes(loaded.executable or b"")))
 
     def used(self, entry: Entry) -> float:
         """Count a hit of a program, and return the seconds that the hit saved."""
@@ -128,7 +178,10 @@ class Tiers:
         Returns:
             Whether the pending writes took no longer than `seconds`.
         """
+        end = time.monotonic() + seconds
         done = self.writer.finish(seconds)
+        if self._uploads is not None:
+            self._uploads.finish(max(0.0, end - time.monotonic()))
         timed = [entry for entry in self.memory.entries() if entry.program.slowest]
         for entry in timed:
             entry.info.slowest = entry.program.slowest

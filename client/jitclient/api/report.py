@@ -10,7 +10,7 @@ from jitclient.jaxside.compile_events import CompileEvents, compile_events
 from jitclient.wire import labels
 
 _MAX_ROWS = 20
-_FOUND_IN = {"memory": "found in memory", "disk": "found on the disk"}
+_FOUND_IN = {"memory": "found in memory", "disk": "found on the disk", "share": "found in the lab's cache"}
 
 
 class ProgramRow(msgspec.Struct):
@@ -118,15 +118,16 @@ def report_of(
 def lines(of: Report) -> Iterator[str]:
     """Yield the lines of a report."""
     width = max((len(row.program) for row in of.programs), default=0)
-    counts = dict.fromkeys(("memory", "disk", "made", "remade"), 0)
+    counts = dict.fromkeys(("memory", "disk", "share", "made", "remade"), 0)
     for row in of.programs:
         counts[row.level] += row.times
     again = f", {counts['remade']} made again" if counts["remade"] else ""
+    shared = f", {counts['share']} in the lab's cache" if counts["share"] else ""
     yield from _rows(
         "programs", [f"{row.program:{width}}  {_how(row)}{_times(row.times)}" for row in of.programs] or ["none"]
     )
     yield from _rows(
-        "hits", [f"{counts['memory']} in memory, {counts['disk']} on the disk; {counts['made']} made{again}"]
+        "hits", [f"{counts['memory']} in memory, {counts['disk']} on the disk{shared}; {counts['made']} made{again}"]
     )
     if of.jax is not None:
         found = f", {_saved(of.jax.saved_seconds)}" if of.jax.found else ""

@@ -3,12 +3,12 @@
 from collections import defaultdict
 from typing import NamedTuple
 
-FOUND = ("memory", "disk")
+FOUND = ("memory", "disk", "share")
 """Levels at which programs are found."""
 
 
 class Got(NamedTuple):
-    """Program that was got from a level: "memory" or "disk", or "made", or "remade" because `why`."""
+    """Program that was got from a level: "memory", "disk" or "share", or "made", or "remade" because `why`."""
 
     program: str
     level: str

@@ -19,3 +19,23 @@ def file_digest(file: BufferedReader) -> bytes:
 def array_digest(data: _Data) -> bytes:
     """Return the SHA-256 digest of a large array: with the processor's instructions, it takes under half the time."""
     return hashlib.sha256(data).digest()
+
+
+SIGNATURE_BYTES = 32
+"""Length of a signature in bytes."""
+
+
+def signature(key: bytes, name: str, data: _Data) -> bytes:
+    """Return the HMAC-SHA256 (RFC 2104) of data that has a name: only a holder of the key can have made it."""
+    import hmac  # only daemons need it
+
+    code = hmac.new(key, name.encode() + b"\0", hashlib.sha256)
+    code.update(data)
+    return code.digest()
+
+
+def is_signature(key: bytes, name: str, data: _Data, found: _Data) -> bool:
+    """Return whether `found` is the signature of data. The time that this takes tells nothing about the right one."""
+    import hmac
+
+    return hmac.compare_digest(signature(key, name, data), found)

@@ -321,7 +321,8 @@ class Prepared(Message):
     callbacks: bytes = b""
     # A program with effects must not run twice.
     has_effects: bool = False
-    # "made"; "remade": from the capture on disk, because the disk has no executable; for a hit "memory" or "disk".
+    # "made"; "remade": from the capture on disk, because the disk has no executable; for a hit "memory",
+    # "disk" or "share": the lab's cache.
     level: str = "made"
     saved: float = 0.0  # seconds saved by a hit
     why: str = ""  # why a program was remade
@@ -515,6 +516,19 @@ class Report(Message):
     released: _Handles = ()
 
 
+class ShareStatus(Message):
+    """Counts of the lab's cache since the start of a daemon. `why_off` says why it is not asked now, if it is not."""
+
+    url: str
+    writes: bool
+    found: int
+    missed: int
+    uploaded: int
+    seconds_saved: float
+    rejected: dict[str, int]  # by reason
+    why_off: str = ""
+
+
 class Status(Message):
     """Counters of the daemon. The CLI prints them under these names."""
 
@@ -565,3 +579,5 @@ class Status(Message):
     restarted: str = ""
     """When and why the daemon restarted by itself; empty if it did not, or if systemd started it again."""
     abandoned_programs: int = 0  # programs that are being made, and whose clients have all gone
+    share: ShareStatus | None = None
+    """The lab's cache; None if this daemon uses none."""

@@ -1,0 +1,192 @@
+"""The commands `jitserver share status|push|verify|gc`: the cache of programs that the machines of a lab share."""
+
+import collections
+import contextlib
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from jitclient.core import directories
+from jitclient.errors import DaemonUnavailable, JitserverError
+from jitclient.wire.messages import Status, Verb
+from jitserver.cli.common import ask, json_option, print_table, report, size, wants_json
+from jitserver.cli.status import of_share
+from jitserver.store.disk import Store
+from jitserver.store.share import contents
+from jitserver.store.share.objects import Objects
+from jitserver.store.share.options import Options
+from jitserver.store.share.share import MIN_SECONDS, Share
+
+_DAY_SECONDS = 86_400.0
+
+Item = TypeVar("Item")
+
+
+@click.group()
+def share() -> None:
+    """See and manage the lab's cache, of which JITSERVER_SHARE is the URL."""
+
+
+@share.command()
+@json_option
+def status() -> None:
+    """Show where the lab's cache is, and what it has given to the daemon."""
+    options = _options()
+    with _storage_errors(options):
+        found = contents.programs(Objects(options.url))
+    try:
+        daemon: Status | None = ask(Verb.STATUS, None, Status)
+    except DaemonUnavailable:
+        daemon = None
+    told = {
+        "url": options.url,
+        "writes": options.writes,
+        "programs": len(found),
+        "bytes": sum(entry.nbytes for entry in found),
+        "daemon": None if daemon is None or daemon.share is None else msgspec.structs.asdict(daemon.share),
+    }
+    report(told, lambda: _print_status(options, told, daemon))
+
+
+def _print_status(options: Options, told: dict[str, Any], daemon: Status | None) -> None:
+    rows = [
+        ["place", f"{options.url}, {'read and write' if options.writes else 'read only'}"],
+        ["programs", f"{told['programs']:,} ({size(told['bytes'])})"],
+        ["the daemon", _of_daemon(options, daemon)],
+    ]
+    print_table(["the lab's", "cache"], rows)
+
+
+def _of_daemon(options: Options, daemon: Status | None) -> str:
+    if daemon is None:
+        return "is not running"
+    if daemon.share is None or daemon.share.url != options.url:
+        where = "no lab's cache" if daemon.share is None else daemon.share.url
+        return f"uses {where}: it was started with other settings. Run `jitserver restart`."
+    return of_share(daemon.share)
+
+
+@share.command()
+@click.argument("key", required=False, default="")
+@json_option
+def push(key: str) -> None:
+    """Upload programs of this environment: those of KEY, the beginning of a key or the name of a function, or all.
+
+    Programs that took under a second to make stay here.
+    """
+    options = _options()
+    if not options.writes:
+        raise click.ClickException("JITSERVER_SHARE_MODE is `read`: this machine may not upload")
+    store, lab = Store(directories.environment_directory(), 1 << 62), Share(options)
+    found = {"uploaded": 0, "already there": 0, "too quick to make": 0, "without executable": 0}
+    for info in _progress(store.infos(key), "uploading"):
+        found[_pushed(store, lab, info.key)] += 1
+        if lab.status().why_off:
+            raise click.ClickException(f"cannot use {options.url}: {lab.status().why_off}")
+    report(
+        found, lambda: click.echo(", ".join(f"{number} {what}" for what, number in found.items() if number) or "none")
+    )
+
+
+def _pushed(store: Store, lab: Share, key: str) -> str:
+    stored = store.get(key)
+    executable = None if stored is None else store.blob(stored.executable)
+    if stored is None or executable is None:
+        return "without executable"
+    if sum(stored.info.seconds.values()) < MIN_SECONDS:
+        return "too quick to make"
+    return "uploaded" if lab.put(stored, bytes(executable)) else "already there"
+
+
+@share.command()
+@click.option("--remove", "removes", is_flag=True, help="Remove the entries that are not valid.")
+@json_option
+def verify(removes: bool) -> None:
+    """Check the signature of each entry, and say who has made how many. The exit status is 1 if one is not valid."""
+    options = _options()
+    by: collections.Counter[str] = collections.Counter()
+    problems: dict[str, str] = {}
+    with _storage_errors(options):
+        objects = Objects(options.url)
+        found = contents.programs(objects)
+        for one in contents.checked(objects, options.key, _progress(found, "reading")):
+            if one.problem:
+                problems[one.entry.name] = one.problem
+            else:
+                by[one.by] += 1
+        if removes and not by and problems:
+            raise click.ClickException("no entry is valid under this key, which may be wrong; none is removed")
+        if removes:
+            contents.remove(objects, [entry for entry in found if entry.name in problems])
+    report({"valid": dict(by), "problems": problems, "removed": removes}, lambda: _print_verified(by, problems))
+    if problems and not removes:
+        raise click.ClickException(
+            f"{len(problems)} entries are not valid; `jitserver share verify --remove` removes them"
+        )
+
+
+def _print_verified(by: collections.Counter[str], problems: dict[str, str]) -> None:
+    for member, number in by.most_common():
+        click.echo(f"valid: {number} made by {member}")
+    for name, problem in problems.items():
+        click.echo(f"not valid ({problem}): {name}")
+    if not by and not problems:
+        click.echo("nothing there")
+
+
+@share.command()
+@click.option("--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Remove entries that are older.")
+@click.option("--max-size", type=click.FloatRange(min=0), metavar="GIB", help="Remove the oldest entries beyond it.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed.")
+@json_option
+def gc(older_than: float | None, max_size: float | None, dry_run: bool) -> None:
+    """Remove old programs from the lab's cache. Machines keep the copies that they have."""
+    if older_than is None and max_size is None:
+        raise click.UsageError("say what may go: --older-than DAYS, --max-size GIB, or both")
+    options = _options()
+    before = 0.0 if older_than is None else time.time() - older_than * _DAY_SECONDS
+    with _storage_errors(options):
+        objects = Objects(options.url)
+        limit = None if max_size is None else int(max_size * (1 << 30))
+        leaving = contents.outdated(contents.programs(objects), before, limit)
+        if not dry_run:
+            contents.remove(objects, _progress(leaving, "removing"))
+    freed = sum(entry.nbytes for entry in leaving)
+    what = "would remove" if dry_run else "removed"
+    report(
+        {"programs": len(leaving), "bytes": freed, "dry_run": dry_run},
+        lambda: click.echo(f"{what} {len(leaving)} programs, {size(freed)}"),
+    )
+
+
+def _options() -> Options:
+    options = Options.from_environment()
+    if options is None:
+        raise click.ClickException("no lab's cache is set: set JITSERVER_SHARE to its URL, such as s3://bucket/folder")
+    return options
+
+
+@contextlib.contextmanager
+def _storage_errors(options: Options) -> Iterator[None]:
+    """Report the errors of a storage. Each kind has exceptions of its own."""
+    try:
+        yield
+    except (click.ClickException, JitserverError):
+        raise
+    except Exception as error:
+        raise click.ClickException(f"cannot use {options.url}: {type(error).__name__}: {error}") from error
+
+
+def _progress(items: Sequence[Item], what: str) -> Iterator[Item]:
+    """Yield items, with a progress bar on a terminal."""
+    if not sys.stderr.isatty() or wants_json():
+        yield from items
+        return
+    from rich.console import Console  # takes 40 ms, rarely needed
+    from rich.progress import track
+
+    yield from track(items, what, console=Console(stderr=True), transient=True)

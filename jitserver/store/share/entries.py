@@ -1,0 +1,77 @@
+"""Entries of the lab's cache: programs and lists of names, never captures, sources or arrays of users.
+
+A program's entry has the name of its call key, which covers all that the machine must be: platform, devices or features
+of the processor, versions. The names in manifests are entries with numbers, of which a base key has a few.
+"""
+
+import os
+
+import msgspec
+
+from jitclient.wire.messages import EntryInfo, Message, Prepare
+from jitserver.store.catalog import FORMAT
+from jitserver.store.checked_files import unpacked
+from jitserver.store.entry import KeyComponents, Stored
+
+FOLDER = f"programs-{FORMAT}"
+"""Folder of the entries of this version. Other versions of jitserver have others, side by side."""
+
+PROGRAM = "program"
+
+
+class SharedProgram(Message):
+    """A program in the lab's cache, with its executable. `by` says who has made it, on which host."""
+
+    info: EntryInfo
+    rows: dict[str, bytes]
+    facts: bytes
+    request: bytes
+    executable: bytes
+    by: str
+
+
+class Names(Message):
+    """A list of names in manifests of a base key, and the seconds that making one of its programs took."""
+
+    names: tuple[str, ...]
+    seconds: float
+
+
+def program_name(key: str) -> str:
+    """Return the name of a program's entry."""
+    return f"{FOLDER}/{key[:2]}/{key}/{PROGRAM}"
+
+
+def names_name(base: str, number: int) -> str:
+    """Return the name of the entry of one list of names of a base key."""
+    return f"{FOLDER}/{base[:2]}/{base}/names-{number}"
+
+
+def encoded(stored: Stored, executable: bytes, by: str) -> bytes:
+    """Return a stored program as others may see it: without the places of its code, and the parts of its key."""
+    info = msgspec.structs.replace(
+        stored.info, where=os.path.basename(stored.info.where), hits=0, saved=0.0, pinned=False, in_memory=False
+    )
+    request = unpacked(stored.request, Prepare)
+    request.lookup = msgspec.structs.replace(request.lookup, locations=b"", manifests=())
+    request.where, request.parts = info.where, b""
+    program = SharedProgram(
+        info, dict(stored.components.rows), stored.facts, msgspec.msgpack.encode(request), executable, by
+    )
+    return msgspec.msgpack.encode(program)
+
+
+def encoded_names(names: Names) -> bytes:
+    """Return a list of names as it is signed."""
+    return msgspec.msgpack.encode(names)
+
+
+def decoded(payload: bytes | memoryview) -> tuple[Stored, SharedProgram]:
+    """Return a program from the lab's cache as the disk has it, and the entry itself.
+
+    Raises:
+        Corrupt: it was written by another version.
+    """
+    shared = unpacked(payload, SharedProgram)
+    stored = Stored(shared.info, KeyComponents(shared.rows, b""), shared.facts, shared.request)
+    return stored, shared

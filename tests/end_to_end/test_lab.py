@@ -1,0 +1,76 @@
+"""Machines of a lab share programs: what one has made, the next one neither traces nor compiles."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from jitserver.store.share import contents, entries, signing
+from jitserver.store.share.objects import Objects
+
+KEY = "a secret of the project"
+
+PROGRAM = """
+    import json, time
+    import jax.numpy as jnp
+    import jitclient
+
+    scale = 3.0
+
+    @jitclient.jit
+    def step(x):
+        time.sleep(1)  # so that it is worth sharing
+        return {"y": jnp.sort(x * scale), "n": x.sum()}
+
+    found = step(jnp.arange(5.0)[::-1])
+    print(json.dumps([found["y"].tolist(), float(found["n"])]))
+"""
+VALUE = [[0.0, 3.0, 6.0, 9.0, 12.0], 10.0]
+
+
+@pytest.fixture
+def lab(own: Any, tmp_path: Path) -> Any:
+    own.env = {"JITSERVER_SHARE": f"file://{tmp_path}/lab", "JITSERVER_SHARE_KEY": KEY}
+    return own
+
+
+def test_a_fresh_home_finds_what_another_machine_has_made(lab: Any, tmp_path: Path) -> None:
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
+        assert lab.run(PROGRAM) == VALUE
+        assert lab.counts()["traces"] == 1
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other"):
+        assert lab.run(PROGRAM) == VALUE
+        counts = lab.counts()
+        assert (counts["traces"], counts["compiles"]) == (0, 0)
+        assert (counts["share"].found, counts["share"].uploaded) == (1, 0)
+    # From now on, its own disk has it.
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other", JITSERVER_SHARE=""):
+        assert lab.run(PROGRAM) == VALUE
+        assert lab.counts()["traces"] == 0
+
+
+def test_a_program_that_this_machine_cannot_load_is_made_here(lab: Any, tmp_path: Path) -> None:
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
+        assert lab.run(PROGRAM) == VALUE
+    objects = Objects(lab.env["JITSERVER_SHARE"])
+    (entry,) = contents.programs(objects)
+    (one,) = contents.checked(objects, KEY.encode(), [entry])
+    assert one.program is not None
+    bad = entries.encoded(one.program, b"made for another machine", "someone")
+    objects.put(entry.name, signing.signed(KEY.encode(), entry.name, bad))
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other"):
+        assert lab.run(PROGRAM) == VALUE
+        counts = lab.counts()
+        assert counts["traces"] == 1
+        assert counts["share"].rejected == {"cannot be loaded here": 1}
+    (mended,) = contents.checked(objects, KEY.encode(), contents.programs(objects))
+    assert mended.by != "someone"
+    assert msgspec.structs.asdict(mended.program.info)["seconds"]  # type: ignore[union-attr]
+
+
+def test_what_is_wrong_with_the_settings_turns_off_the_lab_only(own: Any, tmp_path: Path) -> None:
+    own.env = {"JITSERVER_SHARE": f"file://{tmp_path}/lab", "JITSERVER_SHARE_KEY": "short"}
+    with own.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
+        assert own.run(PROGRAM) == VALUE
+        assert own.counts()["share"] is None

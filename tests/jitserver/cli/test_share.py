@@ -1,0 +1,118 @@
+"""`jitserver share`: what the lab's cache has, what is valid there, and what goes."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import Result
+
+from jitclient.core import directories
+from jitclient.core.settings import settings
+from jitclient.wire.messages import EntryInfo, Lookup, Prepare, Signature
+from jitserver.store.disk import Store
+from jitserver.store.entry import KeyComponents, Stored
+
+pytestmark = pytest.mark.core
+SECRET = "a secret of the project"
+
+
+def keep(store: Store, key: str, name: str, seconds: float, executable: bytes = b"executable") -> None:
+    now = time.time()
+    where = "/home/me/f.py:1"
+    info = EntryInfo(key, "", name, where, f"{name}()", "", "", {}, {"compile": seconds}, 0.0, 0, now, now, 0, base=key)
+    request = Prepare(Lookup("capture", "function", (), Signature(b"", (), (), (), (), ())), name, info.where)
+    store.put(Stored(info, KeyComponents({}, b""), b"facts", msgspec.msgpack.encode(request)), executable, b"capture")
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a lab's cache, and an environment with programs on its disk."""
+    monkeypatch.setenv("JITSERVER_SHARE", f"file://{tmp_path}/lab")
+    monkeypatch.setenv("JITSERVER_SHARE_KEY", SECRET)
+    monkeypatch.setenv("JITSERVER_CACHE_DIR", f"{tmp_path}/cache")
+    settings.cache_clear()
+    store = Store(directories.environment_directory(), 1 << 30)
+    keep(store, "k1", "step", 5.0)
+    keep(store, "k2", "loss", 5.0)
+    keep(store, "k3", "loss", 0.5)
+    keep(store, "k4", "loss", 5.0, b"")
+    store.close()
+    return tmp_path / "lab"
+
+
+def json_of(result: Result) -> Any:
+    return json.loads(result.stdout)
+
+
+def test_programs_are_pushed_once(lab: Path, here: Callable[..., Result]) -> None:
+    assert json_of(here("share", "push", "step", "--json"))["uploaded"] == 1
+    found = {"uploaded": 1, "already there": 1, "too quick to make": 1, "without executable": 1}
+    assert json_of(here("share", "push", "--json")) == found
+    told = json_of(here("share", "status", "--json"))
+    assert (told["url"], told["programs"], told["writes"]) == (f"file://{lab}", 2, True)
+    assert told["bytes"] == sum(file.stat().st_size for file in lab.rglob("program"))
+    assert "2 (" in here("share", "status").stdout
+    assert here("share", "push").stdout.startswith("2 already there")
+
+
+def test_a_member_that_only_reads_pushes_nothing(
+    lab: Path, here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JITSERVER_SHARE_MODE", "read")
+    done = here("share", "push", "--json")
+    assert done.exit_code == 1
+    assert "this machine may not upload" in json_of(done)["error"]
+    assert not lab.exists()
+
+
+def test_entries_that_are_not_valid_are_named_and_removed(lab: Path, here: Callable[..., Result]) -> None:
+    here("share", "push")
+    good = here("share", "verify", "--json")
+    assert good.exit_code == 0
+    assert list(json_of(good)["valid"].values()) == [2]
+    next(lab.rglob("k1/program")).write_bytes(b"garbage")
+    bad = here("share", "verify")
+    assert bad.exit_code == 1
+    assert "not valid (unsigned): " in bad.stdout
+    assert here("share", "verify", "--remove").exit_code == 0
+    assert [file.parent.name for file in lab.rglob("program")] == ["k2"]
+
+
+def test_a_wrong_key_removes_nothing(lab: Path, here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    here("share", "push")
+    monkeypatch.setenv("JITSERVER_SHARE_KEY", "a secret of another project")
+    done = here("share", "verify", "--remove", "--json")
+    assert done.exit_code == 1
+    assert "none is removed" in json_of(done)["error"]
+    assert len(list(lab.rglob("program"))) == 2
+
+
+def test_old_programs_go(lab: Path, here: Callable[..., Result]) -> None:
+    here("share", "push")
+    assert here("share", "gc").exit_code == 2
+    assert json_of(here("share", "gc", "--older-than", "1", "--json"))["programs"] == 0
+    assert json_of(here("share", "gc", "--max-size", "0", "--dry-run", "--json"))["programs"] == 2
+    assert len(list(lab.rglob("program"))) == 2
+    assert here("share", "gc", "--max-size", "0").stdout.startswith("removed 2 programs")
+    assert list(lab.rglob("program")) == []
+
+
+def test_without_a_lab_each_command_says_so(here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("JITSERVER_SHARE", raising=False)
+    for words in (("status",), ("push",), ("verify",), ("gc", "--max-size", "1")):
+        done = here("share", *words, "--json")
+        assert done.exit_code == 1
+        assert "set JITSERVER_SHARE to its URL" in json_of(done)["error"]
+
+
+def test_a_storage_that_refuses_is_an_error(
+    lab: Path, here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.write_text("not a folder")
+    done = here("share", "push", "--json")
+    assert done.exit_code == 1
+    assert f"cannot use file://{lab}" in json_of(done)["error"]

@@ -1,0 +1,86 @@
+"""Objects appear completely or not at all, on a folder as in a bucket."""
+
+import concurrent.futures
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+from jitclient.errors import SettingsError
+from jitserver.store.share import objects as module
+from jitserver.store.share.objects import Objects
+
+
+@pytest.fixture(params=["file", "memory"])
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
+    return Objects(f"file://{tmp_path}/lab" if request.param == "file" else f"memory://{uuid.uuid4().hex}")
+
+
+def test_an_object_is_what_was_written_last(objects: Objects) -> None:
+    assert objects.get("a/b", 100) is None
+    assert not objects.has("a/b")
+    assert list(objects.all("a")) == []
+    objects.put("a/b", b"first")
+    objects.put("a/b", b"second")
+    objects.put("a/c/d", b"x")
+    assert objects.get("a/b", 100) == b"second"
+    assert objects.get("a/b", 3) == b"sec"
+    assert objects.has("a/b")
+    found = {entry.name: entry for entry in objects.all("a")}
+    assert {name: entry.nbytes for name, entry in found.items()} == {"a/b": 6, "a/c/d": 1}
+    assert all(entry.written > 1e9 for entry in found.values())
+    objects.remove("a/b")
+    objects.remove("a/b")
+    assert objects.get("a/b", 100) is None
+
+
+def test_only_one_creates_an_object(objects: Objects) -> None:
+    assert objects.create("a/b", b"first")
+    assert not objects.create("a/b", b"second")
+    assert objects.get("a/b", 100) == b"first"
+
+
+def test_of_many_that_create_an_object_in_a_folder_one_does(tmp_path: Path) -> None:
+    objects = Objects(f"file://{tmp_path}")
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        created = list(threads.map(lambda number: objects.create("a", b"%d" % number), range(50)))
+    assert sum(created) == 1
+    assert objects.get("a", 100) == b"%d" % created.index(True)
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_folder_without_hard_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError("no hard links here")
+
+    monkeypatch.setattr(module.os, "link", refuse)
+    objects = Objects(f"file://{tmp_path}")
+    assert objects.create("a", b"first")
+    assert not objects.create("a", b"second")
+    assert objects.get("a", 100) == b"first"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_other_members_may_read_what_the_umask_allows(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        Objects(f"file://{tmp_path}").put("a", b"x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(module.os, "replace", fail)
+    with pytest.raises(OSError, match="no space left"):
+        Objects(f"file://{tmp_path}").put("a", b"x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_storage_without_its_library_says_what_to_install() -> None:
+    with pytest.raises(SettingsError, match="JITSERVER_SHARE='nonsense://x'"):
+        Objects("nonsense://x")

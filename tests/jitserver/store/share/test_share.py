@@ -1,0 +1,161 @@
+"""The lab's cache gives what a member has put there, and nothing else; and it is never in the way."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import fsspec
+import pytest
+
+from jitserver.store.entry import Stored
+from jitserver.store.share import entries, share
+from jitserver.store.share.objects import Objects
+from jitserver.store.share.share import Share
+
+OTHER_KEY = b"a secret of another project"
+
+
+@pytest.fixture
+def files() -> Any:
+    return fsspec.filesystem("memory")
+
+
+def path_of(url: str, name: str) -> str:
+    return "/" + url.removeprefix("memory://") + "/" + name
+
+
+def test_a_member_finds_what_another_has_made(member: Callable[..., Share], program: Callable[..., Stored]) -> None:
+    assert member().put(program("k1", ("numpy.pi",), "b1"), b"executable")
+    reader = member()
+    assert reader.lists_of("b1") == {("numpy.pi",): 2.0}
+    found = reader.get("k1", 2.0)
+    assert found is not None
+    stored, executable = found
+    assert (stored.key, stored.facts, executable) == ("k1", b"facts", b"executable")
+    assert dict(stored.components.rows) == {"capture": b"k1"}
+    assert reader.lists_of("other") == {}
+    assert reader.get("other", 2.0) is None
+
+
+def test_programs_under_several_manifests_are_found(
+    member: Callable[..., Share], program: Callable[..., Stored]
+) -> None:
+    for key, names in (("k1", ("a",)), ("k2", ("b",)), ("k3", ("a",)), ("b1", ())):
+        assert member().put(program(key, names, "b1"), b"x")
+    assert member().lists_of("b1").keys() == {("a",), ("b",), ()}
+
+
+def test_what_was_quick_to_make_or_is_there_is_not_sent(
+    member: Callable[..., Share], program: Callable[..., Stored]
+) -> None:
+    assert not member().put(program("quick", seconds=0.5), b"x")
+    assert not member().put(program("k1"), b"")
+    assert not member(writes=False).put(program("k1"), b"x")
+    assert member().get("k1", 2.0) is None
+    first = member()
+    assert first.put(program("k1"), b"x")
+    assert not first.put(program("k1"), b"x")
+    assert first.status().uploaded == 1
+
+
+def test_places_and_values_stay_at_home(
+    member: Callable[..., Share], program: Callable[..., Stored], url: str, files: Any
+) -> None:
+    member().put(program("k1"), b"x")
+    data = files.cat_file(path_of(url, entries.program_name("k1")))
+    assert b"/home/me" not in data
+    assert b"the value of a global" not in data
+    assert b"f.py:1" in data  # the name of the file, for people
+
+
+def test_an_entry_of_which_any_byte_is_changed_is_a_miss(
+    member: Callable[..., Share], program: Callable[..., Stored], url: str, files: Any
+) -> None:
+    member().put(program("k1"), b"x")
+    path = path_of(url, entries.program_name("k1"))
+    good = files.cat_file(path)
+    reader = member()
+    for place in range(len(good)):
+        bad = bytearray(good)
+        bad[place] ^= 1
+        files.pipe_file(path, bytes(bad))
+        assert reader.get("k1", 2.0) is None, place
+    for size in (0, 1, 7, 8, 39, 40, len(good) - 1):
+        files.pipe_file(path, good[:size])
+        assert reader.get("k1", 2.0) is None, size
+    assert sum(reader.status().rejected.values()) == len(good) + 7
+    files.pipe_file(path, good)
+    assert reader.get("k1", 2.0) is not None
+
+
+def test_an_entry_of_another_name_project_or_version_is_a_miss(
+    member: Callable[..., Share], program: Callable[..., Stored], url: str, files: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key in ("k1", "k2"):
+        member().put(program(key), b"x")
+    one, other = (path_of(url, entries.program_name(key)) for key in ("k1", "k2"))
+    files.pipe_file(one, files.cat_file(other))
+    reader, stranger = member(), member(key=OTHER_KEY)
+    assert reader.get("k1", 2.0) is None
+    assert stranger.get("k2", 2.0) is None
+    assert stranger.lists_of("k2") == {}
+    assert reader.status().rejected == {"signature": 1}
+    monkeypatch.setattr(entries, "FOLDER", "programs-of-another-version")
+    assert member().get("k2", 2.0) is None
+
+
+def test_an_upload_replaces_what_was_rejected(
+    member: Callable[..., Share], program: Callable[..., Stored], url: str, files: Any
+) -> None:
+    member().put(program("k1"), b"x")
+    for name in (entries.program_name("k1"), entries.names_name("k1", 0)):
+        files.pipe_file(path_of(url, name), b"garbage")
+    mender = member()
+    assert mender.lists_of("k1") == {}
+    assert mender.get("k1", 2.0) is None
+    assert mender.put(program("k1"), b"x")
+    assert member().lists_of("k1") == {(): 2.0}
+    assert member().get("k1", 2.0) is not None
+
+
+class _Broken(Objects):
+    """A storage that refuses, or does not answer."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self.act, self.asked = act, 0
+
+    def get(self, name: str, max_bytes: int) -> bytes | None:
+        self.asked += 1
+        self.act()
+        return None
+
+
+def _refuse() -> None:
+    raise RuntimeError("the bucket is gone")
+
+
+def test_a_storage_that_fails_is_left_alone_for_a_while(member: Callable[..., Share], caplog: Any) -> None:
+    broken = _Broken(_refuse)
+    asking = Share(member().options, broken)
+    for _ in range(5):
+        assert asking.lists_of("b1") == {}
+        assert asking.get("k1", 2.0) is None
+    assert broken.asked == 1
+    assert "RuntimeError: the bucket is gone" in asking.status().why_off
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
+
+
+def test_a_storage_that_hangs_holds_up_no_call(member: Callable[..., Share], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share, "_READ_SECONDS", 0.05)
+    monkeypatch.setattr(share, "_PAUSE_SECONDS", 0.0)
+    hangs = threading.Event()
+    broken = _Broken(lambda: hangs.wait() and None)  # type: ignore[func-returns-value]
+    asking = Share(member().options, broken)
+    try:
+        assert [asking.lists_of("b1") for _ in range(5)] == [{}] * 5
+        assert broken.asked == 1
+    finally:
+        hangs.set()
+    while asking.status().why_off:
+        asking.lists_of("b1")
+    assert broken.asked > 1
