@@ -20,6 +20,7 @@ from jitserver.store.share import contents
 from jitserver.store.share.objects import Objects
 from jitserver.store.share.options import Options
 from jitserver.store.share.share import MIN_SECONDS, Share
+from jitserver.store.share.storage import Storage
 
 _DAY_SECONDS = 86_400.0
 
@@ -81,12 +82,12 @@ def push(key: str) -> None:
     options = _options()
     if not options.writes:
         raise click.ClickException("JITSERVER_SHARE_MODE is `read`: this machine may not upload")
-    store, lab = Store(directories.environment_directory(), 1 << 62), Share(options)
+    store, lab = Store(directories.environment_directory(), 1 << 62), Share(Storage(options))
     found = {"uploaded": 0, "already there": 0, "too quick to make": 0, "without executable": 0}
     for info in _progress(store.infos(key), "uploading"):
         found[_pushed(store, lab, info.key)] += 1
-        if lab.status().why_off:
-            raise click.ClickException(f"cannot use {options.url}: {lab.status().why_off}")
+        if lab.storage.why_off:
+            raise click.ClickException(f"cannot use {options.url}: {lab.storage.why_off}")
     report(
         found, lambda: click.echo(", ".join(f"{number} {what}" for what, number in found.items() if number) or "none")
     )

@@ -42,8 +42,10 @@ from jitserver.store.disk import Store
 from jitserver.store.environments import SharedLimit
 from jitserver.store.journal import Journal, is_in_use
 from jitserver.store.memory import Memory
+from jitserver.store.share.compilations import SharedCompilations
 from jitserver.store.share.options import Options as ShareOptions
 from jitserver.store.share.share import Share
+from jitserver.store.share.storage import Storage
 from jitserver.store.tiers import Tiers, disk_share
 from jitserver.store.write_behind import Writer
 from jitserver.system import sd_notify
@@ -289,6 +291,8 @@ class Daemon:
     def _cache(self, counters: Counters) -> Tiers:
         writer = Writer(lambda: counters.calls + counters.hits + counters.misses)
         memory = Memory(self.options.program_bytes, self.options.program_maps)
+        share = _share()
+        uploads = Writer(lambda: 0) if share is not None else None
         try:
             directory = directories.environment_directory()
             max_bytes = disk_share(directory) if self.options.disk_bytes is None else self.options.disk_bytes
@@ -298,9 +302,9 @@ class Daemon:
             store = Store(Path(os.devnull), 0)
         if store.max_bytes:
             store.shared = SharedLimit(directory, max_bytes, functools.partial(is_in_use, runtime_directory()))
-            keep_compilations(store.compilations_directory, store.max_compilations_bytes)
-        share = _share()
-        return Tiers(memory, store, writer, share, Writer(lambda: 0) if share is not None else None)
+            shared = SharedCompilations(share, uploads.add) if share is not None and uploads is not None else None
+            keep_compilations(store.compilations_directory, store.max_compilations_bytes, shared)
+        return Tiers(memory, store, writer, share, uploads)
 
     def _prewarm(self, engine: Engine) -> None:
         sessions, working = self._service.sessions, self._listener.heartbeat.working
@@ -410,7 +414,7 @@ def _share() -> Share | None:
     """Return the lab's cache, if one is set. What is wrong with its settings turns it off, and never the daemon."""
     try:
         options = ShareOptions.from_environment()
-        return None if options is None else Share(options)
+        return None if options is None else Share(Storage(options))
     except SettingsError as error:
         log.warning("lab's cache: disabled (%s)", error)
         return None

@@ -1,10 +1,11 @@
 """Serialization of executables. Load bytes from jitserver's own cache only, because loading can run code."""
 
+import contextlib
 import functools
 import io
 import pickle
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,9 +13,12 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import serialize_executable
 
+from jitclient.core.digests import digest
 from jitclient.jaxside import compilation_cache
+from jitserver.programs import context
 from jitserver.programs.devices.backend import backend
 from jitserver.store.deadline import Deadlines
+from jitserver.store.share.compilations import SharedCompilations
 
 _Result = TypeVar("_Result")
 
@@ -29,11 +33,31 @@ _STORAGE_SECONDS = 2.0
 """Seconds for which a compilation waits for its storage."""
 
 
-def keep_compilations(directory: Path, max_bytes: int) -> None:
-    """Make JAX find and keep long compilations by their text in a directory of at most `max_bytes` bytes."""
+_LONG_TEXT_BYTES = 64 << 10
+"""Size of a program's text from which on the lab's cache is asked for its compilation."""
+
+
+def keep_compilations(directory: Path, max_bytes: int, shared: SharedCompilations | None = None) -> None:
+    """Make JAX find and keep long compilations by their text in a directory of at most `max_bytes` bytes.
+
+    Args:
+        directory: the directory.
+        max_bytes: the limit.
+        shared: those of the lab, if there is one.
+    """
     global _compilations
-    _compilations = _Compilations(directory, _MIN_SECONDS, max_bytes)
+    _compilations = _Compilations(directory, _MIN_SECONDS, max_bytes, shared)
     compilation_cache.use(_compilations, by_text=True)
+
+
+@contextlib.contextmanager
+def compiling(text: str) -> Iterator[None]:
+    """Find the compilation of a program in the lab's cache, and keep it there, within a block that compiles it."""
+    if _compilations is None or len(text) < _LONG_TEXT_BYTES:
+        yield
+        return
+    with _compilations.asking_lab():
+        yield
 
 
 def found_key() -> str:
@@ -43,18 +67,40 @@ def found_key() -> str:
 
 class _ThreadState(threading.local):
     key = ""
+    asks_lab = False
+    claimed: tuple[str, ...] = ()
+    """Keys of compilations that the lab's cache lacks, and that this thread makes."""
 
 
 class _Compilations(compilation_cache.CompilationCache):
     """Cache of compilations that counts as empty while its storage hangs or fails."""
 
-    def __init__(self, directory: Path, min_seconds: float, max_bytes: int) -> None:
+    def __init__(self, directory: Path, min_seconds: float, max_bytes: int, shared: SharedCompilations | None) -> None:
         super().__init__(directory, min_seconds, max_bytes)
         self._deadlines = Deadlines()
+        self._shared = shared
         self.thread_state = _ThreadState()
+
+    @contextlib.contextmanager
+    def asking_lab(self) -> Iterator[None]:
+        """Ask the lab's cache, too, within a block of this thread."""
+        state = self.thread_state
+        state.asks_lab = self._shared is not None
+        try:
+            yield
+        finally:
+            claimed, state.asks_lab, state.claimed = state.claimed, False, ()
+            for key in claimed if self._shared is not None else ():
+                self._shared.release(key)  # type: ignore[union-attr]
 
     def get(self, key: str) -> tuple[bytes, float] | None:
         found = self._within_deadline(lambda: super(_Compilations, self).get(key))
+        if found is None and self._shared is not None and self.thread_state.asks_lab:
+            found = self._shared.get(_of_machine(key))
+            if found is None:
+                self.thread_state.claimed += (_of_machine(key),)
+            else:
+                self._put_here(key, *found)
         if found is not None:
             self.thread_state.key = key
         return found
@@ -63,6 +109,11 @@ class _Compilations(compilation_cache.CompilationCache):
         self._within_deadline(lambda: super(_Compilations, self).mark_used(key))
 
     def put(self, key: str, executable: bytes, seconds: float) -> None:
+        self._put_here(key, executable, seconds)
+        if self._shared is not None and self.thread_state.asks_lab:
+            self._shared.put(_of_machine(key), executable, seconds)
+
+    def _put_here(self, key: str, executable: bytes, seconds: float) -> None:
         self._within_deadline(lambda: super(_Compilations, self).put(key, executable, seconds))
 
     def _within_deadline(self, act: Callable[[], _Result]) -> _Result | None:
@@ -70,6 +121,11 @@ class _Compilations(compilation_cache.CompilationCache):
             return self._deadlines.run(act, _STORAGE_SECONDS)
         except OSError:
             return None
+
+
+def _of_machine(key: str) -> str:
+    """Return a key of JAX's for machines of this kind only: JAX's has no features of the processor."""
+    return digest(repr((key, sorted(context.of_process().items()))).encode()).hex()
 
 
 _compilations: _Compilations | None = None

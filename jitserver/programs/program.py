@@ -287,7 +287,7 @@ def _build(
         must_serialize_first = any(sort in text for sort in _SORTS)
         functions = functions_of(traced, lowered)
         slots, described = tuple(map(callbacks.slot_of, functions)), _described(loaded, functions)
-        with _timed(seconds, "compile", report_phase, "compiling"):
+        with _timed(seconds, "compile", report_phase, "compiling"), executables.compiling(text):
             found_before = compilation_cache.found_by_thread()
             compiled = callbacks.Executables(slots, lowered) if slots else lowered.compile()
             is_found = compilation_cache.found_by_thread() != found_before

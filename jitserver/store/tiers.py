@@ -101,7 +101,7 @@ class Tiers:
     def adopt(self, loaded: Loaded) -> None:
         """Schedule the write to disk of a program that was found in the lab's cache, and runs here."""
         if self.share is not None and loaded.executable is not None:
-            self.share.loaded(loaded.stored)
+            self.share.count_found(sum(loaded.stored.info.seconds.values()))
             self.writer.add(loaded.stored.key, lambda: self.store.put(loaded.stored, bytes(loaded.executable or b"")))
 
     def used(self, entry: Entry) -> float:

@@ -16,6 +16,9 @@ from jitserver.store.entry import KeyComponents, Stored
 FOLDER = f"programs-{FORMAT}"
 """Folder of the entries of this version. Other versions of jitserver have others, side by side."""
 
+COMPILATIONS = "compilations-1"
+"""Folder of the compilations by text, whose form does not depend on jitserver's own formats."""
+
 PROGRAM = "program"
 
 
@@ -45,6 +48,16 @@ def program_name(key: str) -> str:
 def names_name(base: str, number: int) -> str:
     """Return the name of the entry of one list of names of a base key."""
     return f"{FOLDER}/{base[:2]}/{base}/names-{number}"
+
+
+def compilation_name(key: str) -> str:
+    """Return the name of the entry of an executable, by the key of its text."""
+    return f"{COMPILATIONS}/{key[:2]}/{key}/executable"
+
+
+def claim_name(key: str) -> str:
+    """Return the name of the claim of a machine that compiles."""
+    return f"{COMPILATIONS}/{key[:2]}/{key}/claim"
 
 
 def encoded(stored: Stored, executable: bytes, by: str) -> bytes:

@@ -11,6 +11,7 @@ from jitclient.wire.messages import Lookup, Prepare, Signature
 from jitserver.store.entry import Stored
 from jitserver.store.share.options import Options
 from jitserver.store.share.share import Share
+from jitserver.store.share.storage import Storage
 
 KEY = b"a secret of the project"
 
@@ -25,7 +26,7 @@ def member(url: str) -> Callable[..., Share]:
     """A machine of the lab, whose options may differ."""
 
     def member(**more: Any) -> Share:
-        return Share(Options(**{"url": url, "key": KEY, **more}))
+        return Share(Storage(Options(**{"url": url, "key": KEY, **more})))
 
     return member
 

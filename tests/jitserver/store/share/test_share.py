@@ -8,9 +8,10 @@ import fsspec
 import pytest
 
 from jitserver.store.entry import Stored
-from jitserver.store.share import entries, share
+from jitserver.store.share import entries, share, storage
 from jitserver.store.share.objects import Objects
 from jitserver.store.share.share import Share
+from jitserver.store.share.storage import Storage
 
 OTHER_KEY = b"a secret of another project"
 
@@ -136,7 +137,7 @@ def _refuse() -> None:
 
 def test_a_storage_that_fails_is_left_alone_for_a_while(member: Callable[..., Share], caplog: Any) -> None:
     broken = _Broken(_refuse)
-    asking = Share(member().options, broken)
+    asking = Share(Storage(member().storage.options, broken))
     for _ in range(5):
         assert asking.lists_of("b1") == {}
         assert asking.get("k1", 2.0) is None
@@ -146,11 +147,12 @@ def test_a_storage_that_fails_is_left_alone_for_a_while(member: Callable[..., Sh
 
 
 def test_a_storage_that_hangs_holds_up_no_call(member: Callable[..., Share], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(share, "_READ_SECONDS", 0.05)
-    monkeypatch.setattr(share, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(share, "READ_SECONDS", 0.05)
+    monkeypatch.setattr(storage, "READ_SECONDS", 0.05)
+    monkeypatch.setattr(storage, "_PAUSE_SECONDS", 0.0)
     hangs = threading.Event()
     broken = _Broken(lambda: hangs.wait() and None)  # type: ignore[func-returns-value]
-    asking = Share(member().options, broken)
+    asking = Share(Storage(member().storage.options, broken))
     try:
         assert [asking.lists_of("b1") for _ in range(5)] == [{}] * 5
         assert broken.asked == 1

@@ -1,0 +1,118 @@
+"""Signed objects on a storage that may fail: nothing here raises, and no caller waits longer than its deadline.
+
+A storage that is slow, full, forbidden or gone costs one note in the log, and is left alone for a minute. Entries that
+cannot be used count as missing, and are counted by the reason.
+"""
+
+import collections
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from jitserver.store.deadline import Deadlines
+from jitserver.store.share import signing
+from jitserver.store.share.objects import Objects
+from jitserver.store.share.options import Options
+from jitserver.store.share.signing import Rejected
+
+log = logging.getLogger(__name__)
+
+READ_SECONDS = 2.0
+"""Deadline of what a call waits for."""
+WRITE_SECONDS = 120.0
+_PAUSE_SECONDS = 60.0
+
+Result = TypeVar("Result")
+
+
+class Storage:
+    """The entries of one project on a storage. Thread-safe."""
+
+    def __init__(self, options: Options, objects: Objects | None = None) -> None:
+        """Connect to the storage; the first operation is the first contact.
+
+        Raises:
+            SettingsError: a library for the storage is not installed.
+        """
+        self.options = options
+        self._objects = Objects(options.url) if objects is None else objects
+        self._deadlines = Deadlines()
+        self._lock = threading.Lock()
+        self._off_until = 0.0
+        self._rejected: collections.Counter[str] = collections.Counter()
+        self._bad: set[str] = set()  # names of entries that were rejected: they may be replaced
+        self.why_off = ""
+        """Why the storage is left alone for the moment; empty if it is not."""
+
+    @property
+    def rejected(self) -> dict[str, int]:
+        """How many entries were rejected, by reason."""
+        with self._lock:
+            return dict(self._rejected)
+
+    def get(self, name: str, max_bytes: int, seconds: float = READ_SECONDS) -> memoryview | None:
+        """Return the verified payload of an entry, or None."""
+        entry = self._attempt(lambda: self._objects.get(name, max_bytes), seconds, None)
+        if entry is None:
+            return None
+        try:
+            return signing.verified(self.options.key, name, entry)
+        except Rejected as error:
+            self.reject(name, str(error), "no member of the project has written it under this name")
+            return None
+
+    def put(self, name: str, payload: bytes, seconds: float = WRITE_SECONDS) -> bool:
+        """Write an entry, which replaces one of that name; return whether it was written."""
+
+        def act() -> bool:
+            self._objects.put(name, signing.signed(self.options.key, name, payload))
+            self._bad.discard(name)
+            return True
+
+        return self._attempt(act, seconds, False)
+
+    def create(self, name: str, payload: bytes, seconds: float = WRITE_SECONDS) -> bool:
+        """Write an entry unless there is one of that name that was not rejected; return whether it was written."""
+        if name in self._bad:
+            return self.put(name, payload, seconds)
+        entry = signing.signed(self.options.key, name, payload)
+        return self._attempt(lambda: self._objects.create(name, entry), seconds, False)
+
+    def has(self, name: str) -> bool:
+        """Return whether there is an entry of a name that was not rejected."""
+        return name not in self._bad and self._attempt(lambda: self._objects.has(name), READ_SECONDS, False)
+
+    def remove(self, name: str) -> None:
+        """Remove an entry."""
+        self._attempt(lambda: self._objects.remove(name), READ_SECONDS, None)
+
+    def reject(self, name: str, reason: str, why: str) -> None:
+        """Count an entry that cannot be used, and let it be replaced."""
+        log.warning("lab's cache: %s is not used (%s: %s)", name, reason, why)
+        with self._lock:
+            self._rejected[reason] += 1
+            self._bad.add(name)
+
+    def _attempt(self, act: Callable[[], Result], seconds: float, otherwise: Result) -> Result:
+        if time.monotonic() < self._off_until:
+            return otherwise
+        try:
+            done = self._deadlines.run(act, seconds)
+        # Each kind of storage has exceptions of its own.
+        except Exception as error:
+            self._pause(error)
+            return otherwise
+        if self.why_off:
+            log.info("lab's cache: %s works again", self.options.url)
+            self.why_off = ""
+        return done
+
+    def _pause(self, error: Exception) -> None:
+        why = f"{type(error).__name__}: {error}"
+        with self._lock:
+            is_new, self.why_off = not self.why_off, why
+            self._off_until = time.monotonic() + _PAUSE_SECONDS
+        if is_new:
+            log.warning("lab's cache: cannot use %s (%s). It is tried again each minute.", self.options.url, why)

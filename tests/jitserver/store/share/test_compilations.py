@@ -1,0 +1,106 @@
+"""Machines that want one compilation at a time make it once, and no claim of a machine that is gone holds them up."""
+
+import concurrent.futures
+from collections.abc import Callable
+from typing import Any
+
+import fsspec
+import pytest
+
+from jitserver.store.share import compilations, entries
+from jitserver.store.share.compilations import SharedCompilations
+from jitserver.store.share.share import Share
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilations, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(compilations, "_RENEW_SECONDS", 0.01)
+
+
+@pytest.fixture
+def machine(member: Callable[..., Share]) -> Callable[..., SharedCompilations]:
+    """A machine of the lab, which uploads at once."""
+    return lambda **more: SharedCompilations(member(**more), lambda _, upload: upload())
+
+
+def claim_of(url: str) -> str:
+    return "/" + url.removeprefix("memory://") + "/" + entries.claim_name("key")
+
+
+def test_of_machines_that_start_together_one_compiles(machine: Callable[..., SharedCompilations]) -> None:
+    made = []
+
+    def run(_: int) -> bytes:
+        here = machine()
+        found = here.get("key")
+        if found is not None:
+            assert found[1] == 7.0
+            return found[0]
+        made.append(here)
+        here.put("key", b"executable", 7.0)
+        return b"executable"
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(run, range(8))) == {b"executable"}
+    assert len(made) == 1
+
+
+def test_a_claim_lasts_while_its_machine_compiles_and_no_longer(
+    machine: Callable[..., SharedCompilations], url: str
+) -> None:
+    first, other = machine(), machine()
+    files = fsspec.filesystem("memory")
+    assert first.get("key") is None
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(other.get, "key")
+        seen = {files.cat_file(claim_of(url))}
+        while len(seen) < 3:  # it is renewed
+            seen.add(files.cat_file(claim_of(url)))
+        assert not waiting.done()
+        first.release("key")  # the compilation failed
+        assert waiting.result() is None
+    other.release("key")
+    assert not files.exists(claim_of(url))
+
+
+def test_a_machine_that_is_gone_holds_up_nobody(
+    machine: Callable[..., SharedCompilations], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dead(SharedCompilations):
+        def _renew(self) -> None:
+            pass
+
+    assert Dead(machine()._share, lambda _, upload: None).get("key") is None
+    monkeypatch.setattr(compilations, "_STALE_SECONDS", 0.05)
+    assert machine().get("key") is None
+
+
+def test_a_claim_that_no_member_has_signed_holds_up_nobody(
+    machine: Callable[..., SharedCompilations], url: str
+) -> None:
+    fsspec.filesystem("memory").pipe_file(claim_of(url), b"I compile, for ever")
+    assert machine().get("key") is None
+
+
+def test_what_is_quick_or_may_not_be_written_leaves_no_claim(
+    machine: Callable[..., SharedCompilations], url: str
+) -> None:
+    assert machine(writes=False).get("key") is None
+    here = machine()
+    assert here.get("key") is None
+    here.put("key", b"executable", 0.5)
+    assert machine(writes=False).get("key") is None
+    assert not fsspec.filesystem("memory").exists(claim_of(url))
+
+
+def test_a_storage_that_fails_holds_up_nobody(member: Callable[..., Share], monkeypatch: pytest.MonkeyPatch) -> None:
+    share = member()
+
+    def refuse(*_: Any) -> bytes:
+        raise RuntimeError("the bucket is gone")
+
+    monkeypatch.setattr(share.storage._objects, "get", refuse)
+    here = SharedCompilations(share, lambda _, upload: upload())
+    assert here.get("key") is None
+    here.put("key", b"executable", 7.0)
