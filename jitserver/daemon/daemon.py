@@ -42,10 +42,7 @@ from jitserver.store.disk import Store
 from jitserver.store.environments import SharedLimit
 from jitserver.store.journal import Journal, is_in_use
 from jitserver.store.memory import Memory
-from jitserver.store.share.compilations import SharedCompilations
-from jitserver.store.share.options import Options as ShareOptions
-from jitserver.store.share.share import Share
-from jitserver.store.share.storage import Storage
+from jitserver.store.share.lab import joined
 from jitserver.store.tiers import Tiers, disk_share
 from jitserver.store.write_behind import Writer
 from jitserver.system import sd_notify
@@ -291,8 +288,7 @@ class Daemon:
     def _cache(self, counters: Counters) -> Tiers:
         writer = Writer(lambda: counters.calls + counters.hits + counters.misses)
         memory = Memory(self.options.program_bytes, self.options.program_maps)
-        share = _share()
-        uploads = Writer(lambda: 0) if share is not None else None
+        lab = joined()
         try:
             directory = directories.environment_directory()
             max_bytes = disk_share(directory) if self.options.disk_bytes is None else self.options.disk_bytes
@@ -302,9 +298,9 @@ class Daemon:
             store = Store(Path(os.devnull), 0)
         if store.max_bytes:
             store.shared = SharedLimit(directory, max_bytes, functools.partial(is_in_use, runtime_directory()))
-            shared = SharedCompilations(share, uploads.add) if share is not None and uploads is not None else None
+            shared = None if lab is None else lab.compilations
             keep_compilations(store.compilations_directory, store.max_compilations_bytes, shared)
-        return Tiers(memory, store, writer, share, uploads)
+        return Tiers(memory, store, writer, lab)
 
     def _prewarm(self, engine: Engine) -> None:
         sessions, working = self._service.sessions, self._listener.heartbeat.working
@@ -407,16 +403,6 @@ def _checkpoint(address: str) -> Checkpoint | None:
         return Checkpoint(directory_of(address))
     except (OSError, SettingsError) as error:
         log.warning("checkpoint: cannot be opened (%s). Arrays are neither restored nor saved.", error)
-        return None
-
-
-def _share() -> Share | None:
-    """Return the lab's cache, if one is set. What is wrong with its settings turns it off, and never the daemon."""
-    try:
-        options = ShareOptions.from_environment()
-        return None if options is None else Share(Storage(options))
-    except SettingsError as error:
-        log.warning("lab's cache: disabled (%s)", error)
         return None
 
 

@@ -14,7 +14,7 @@ from jitserver.store.catalog import Use
 from jitserver.store.disk import Store
 from jitserver.store.entry import MAX_RECIPE_BYTES, CachedProgram, Entry, Recipe, Stored
 from jitserver.store.memory import Memory
-from jitserver.store.share.share import Share
+from jitserver.store.share.lab import Lab
 from jitserver.store.write_behind import Writer
 
 log = logging.getLogger(__name__)
@@ -33,24 +33,13 @@ class Loaded(NamedTuple):
 class Tiers:
     """Programs by call key, in memory, on disk, and in the lab's cache. Thread-safe."""
 
-    def __init__(
-        self, memory: Memory, store: Store, writer: Writer, share: Share | None = None, uploads: Writer | None = None
-    ) -> None:
-        """Create the cache.
-
-        Args:
-            memory: the memory tier.
-            store: the disk tier.
-            writer: writes to the disk.
-            share: the lab's cache, if there is one.
-            uploads: writes to the lab's cache, which may be slow.
-        """
+    def __init__(self, memory: Memory, store: Store, writer: Writer, lab: Lab | None = None) -> None:
         self.memory = memory
         self.store = store
-        self.share = share
+        self.share = None if lab is None else lab.share
         self._tiers: tuple[Memory | Store, ...] = (memory, store)  # fastest first
         self.writer = writer
-        self._uploads = uploads
+        self._uploads = None if lab is None else lab.uploads
         self._counting = threading.Lock()
 
     # ---- programs

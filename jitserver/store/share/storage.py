@@ -30,14 +30,17 @@ Result = TypeVar("Result")
 class Storage:
     """The entries of one project on a storage. Thread-safe."""
 
-    def __init__(self, options: Options, objects: Objects | None = None) -> None:
-        """Connect to the storage; the first operation is the first contact.
+    def __init__(self, options: Options, connected: Callable[[str], Objects] = Objects) -> None:
+        """Connect to nothing yet.
 
-        Raises:
-            SettingsError: a library for the storage is not installed.
+        Args:
+            options: where the storage is.
+            connected: returns the objects under a URL. It may take seconds, for the imports of the storage's library.
         """
         self.options = options
-        self._objects = Objects(options.url) if objects is None else objects
+        self._connected = connected
+        self._connecting = threading.Lock()
+        self._there: Objects | None = None
         self._deadlines = Deadlines()
         self._lock = threading.Lock()
         self._off_until = 0.0
@@ -45,6 +48,10 @@ class Storage:
         self._bad: set[str] = set()  # names of entries that were rejected: they may be replaced
         self.why_off = ""
         """Why the storage is left alone for the moment; empty if it is not."""
+
+    def connect(self) -> None:
+        """Connect, so that the first look-up need not."""
+        self._attempt(self._objects, WRITE_SECONDS, None)
 
     @property
     def rejected(self) -> dict[str, int]:
@@ -54,7 +61,7 @@ class Storage:
 
     def get(self, name: str, max_bytes: int, seconds: float = READ_SECONDS) -> memoryview | None:
         """Return the verified payload of an entry, or None."""
-        entry = self._attempt(lambda: self._objects.get(name, max_bytes), seconds, None)
+        entry = self._attempt(lambda: self._objects().get(name, max_bytes), seconds, None)
         if entry is None:
             return None
         try:
@@ -67,7 +74,7 @@ class Storage:
         """Write an entry, which replaces one of that name; return whether it was written."""
 
         def act() -> bool:
-            self._objects.put(name, signing.signed(self.options.key, name, payload))
+            self._objects().put(name, signing.signed(self.options.key, name, payload))
             self._bad.discard(name)
             return True
 
@@ -78,15 +85,15 @@ class Storage:
         if name in self._bad:
             return self.put(name, payload, seconds)
         entry = signing.signed(self.options.key, name, payload)
-        return self._attempt(lambda: self._objects.create(name, entry), seconds, False)
+        return self._attempt(lambda: self._objects().create(name, entry), seconds, False)
 
     def has(self, name: str) -> bool:
         """Return whether there is an entry of a name that was not rejected."""
-        return name not in self._bad and self._attempt(lambda: self._objects.has(name), READ_SECONDS, False)
+        return name not in self._bad and self._attempt(lambda: self._objects().has(name), READ_SECONDS, False)
 
     def remove(self, name: str) -> None:
         """Remove an entry."""
-        self._attempt(lambda: self._objects.remove(name), READ_SECONDS, None)
+        self._attempt(lambda: self._objects().remove(name), READ_SECONDS, None)
 
     def reject(self, name: str, reason: str, why: str) -> None:
         """Count an entry that cannot be used, and let it be replaced."""
@@ -94,6 +101,12 @@ class Storage:
         with self._lock:
             self._rejected[reason] += 1
             self._bad.add(name)
+
+    def _objects(self) -> Objects:
+        with self._connecting:
+            if self._there is None:
+                self._there = self._connected(self.options.url)
+            return self._there
 
     def _attempt(self, act: Callable[[], Result], seconds: float, otherwise: Result) -> Result:
         if time.monotonic() < self._off_until:

@@ -100,7 +100,7 @@ def test_a_storage_that_fails_holds_up_nobody(member: Callable[..., Share], monk
     def refuse(*_: Any) -> bytes:
         raise RuntimeError("the bucket is gone")
 
-    monkeypatch.setattr(share.storage._objects, "get", refuse)
+    monkeypatch.setattr(share.storage._objects(), "get", refuse)
     here = SharedCompilations(share, lambda _, upload: upload())
     assert here.get("key") is None
     here.put("key", b"executable", 7.0)

@@ -10,6 +10,7 @@ import pytest
 from jitserver.store.entry import Stored
 from jitserver.store.share import entries, share, storage
 from jitserver.store.share.objects import Objects
+from jitserver.store.share.options import Options
 from jitserver.store.share.share import Share
 from jitserver.store.share.storage import Storage
 
@@ -137,7 +138,7 @@ def _refuse() -> None:
 
 def test_a_storage_that_fails_is_left_alone_for_a_while(member: Callable[..., Share], caplog: Any) -> None:
     broken = _Broken(_refuse)
-    asking = Share(Storage(member().storage.options, broken))
+    asking = Share(Storage(member().storage.options, lambda _: broken))
     for _ in range(5):
         assert asking.lists_of("b1") == {}
         assert asking.get("k1", 2.0) is None
@@ -146,13 +147,20 @@ def test_a_storage_that_fails_is_left_alone_for_a_while(member: Callable[..., Sh
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
 
 
+def test_a_storage_whose_library_is_missing_is_as_one_that_fails(member: Callable[..., Share]) -> None:
+    asking = Share(Storage(Options("nonsense://x", b"a secret of the project")))
+    asking.storage.connect()
+    assert asking.lists_of("b1") == {}
+    assert asking.status().why_off.startswith("SettingsError: JITSERVER_SHARE='nonsense://x'")
+
+
 def test_a_storage_that_hangs_holds_up_no_call(member: Callable[..., Share], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share, "READ_SECONDS", 0.05)
     monkeypatch.setattr(storage, "READ_SECONDS", 0.05)
     monkeypatch.setattr(storage, "_PAUSE_SECONDS", 0.0)
     hangs = threading.Event()
     broken = _Broken(lambda: hangs.wait() and None)  # type: ignore[func-returns-value]
-    asking = Share(Storage(member().storage.options, broken))
+    asking = Share(Storage(member().storage.options, lambda _: broken))
     try:
         assert [asking.lists_of("b1") for _ in range(5)] == [{}] * 5
         assert broken.asked == 1
