@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator
 
 from jitclient.errors import JitserverError
-from jitserver.cli.checks import daemon, environment, machine
+from jitserver.cli.checks import daemon, environment, lab, machine
 from jitserver.cli.checks.finding import DaemonState, Finding
 
 Check = Callable[[DaemonState], Finding | Iterable[Finding]]
@@ -17,6 +17,7 @@ CHECKS: tuple[Check, ...] = (
     machine.run_helpers,
     daemon.answers,
     environment.settings_of_daemon,
+    lab.lab,
     daemon.devices,
     daemon.executables,
     daemon.call,

@@ -51,16 +51,16 @@ class SharedCompilations:
         If it returns None, this machine compiles, and must call `put` or `release`.
         """
         claim_name = entries.claim_name(key)
-        claim, since = b"", time.monotonic()
+        claim, since, is_mine = b"", time.monotonic(), False
         while True:
-            found = self._storage.get(entries.compilation_name(key), MAX_ENTRY_BYTES, _DOWNLOAD_SECONDS)
-            if found is not None and len(found) > _SECONDS.size:
-                seconds: float = _SECONDS.unpack_from(found)[0]
-                self._share.count_found(seconds)
-                return bytes(found[_SECONDS.size :]), seconds
-            now = bytes(self._storage.get(claim_name, _MAX_CLAIM_BYTES) or b"")
-            if self._storage.why_off:
+            found = self._found(key)
+            if found is not None:
+                if is_mine:  # another machine has finished after this one had looked, and before it claimed
+                    self.release(key)
+                return found
+            if self._storage.why_off or is_mine:
                 return None
+            now = bytes(self._storage.get(claim_name, _MAX_CLAIM_BYTES) or b"")
             if now and now != claim:
                 if not claim:
                     log.info("lab's cache: %s compiles %s; waiting", now.decode(errors="replace"), key[:12])
@@ -68,9 +68,20 @@ class SharedCompilations:
             elif now and time.monotonic() - since > _STALE_SECONDS:
                 self._storage.remove(claim_name)
                 claim = b""
-            elif not now and (not self._storage.options.writes or self._claim(key)):
+            elif not now and not self._storage.options.writes:
                 return None
-            time.sleep(_POLL_SECONDS)
+            elif not now:
+                is_mine = self._claim(key)
+            if not is_mine:
+                time.sleep(_POLL_SECONDS)
+
+    def _found(self, key: str) -> tuple[bytes, float] | None:
+        found = self._storage.get(entries.compilation_name(key), MAX_ENTRY_BYTES, _DOWNLOAD_SECONDS)
+        if found is None or len(found) <= _SECONDS.size:
+            return None
+        seconds: float = _SECONDS.unpack_from(found)[0]
+        self._share.count_found(seconds)
+        return bytes(found[_SECONDS.size :]), seconds
 
     def put(self, key: str, executable: bytes, seconds: float) -> None:
         """Schedule the upload of an executable that took long enough to compile; then others need not wait."""

@@ -50,8 +50,8 @@ class Storage:
         """Why the storage is left alone for the moment; empty if it is not."""
 
     def connect(self) -> None:
-        """Connect, so that the first look-up need not."""
-        self._attempt(self._objects, WRITE_SECONDS, None)
+        """Connect, so that the first look-up need not: libraries load more at their first request."""
+        self._attempt(lambda: self._objects().has("jitserver"), WRITE_SECONDS, False)
 
     @property
     def rejected(self) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -28,11 +29,13 @@ def claim_of(url: str) -> str:
     return "/" + url.removeprefix("memory://") + "/" + entries.claim_name("key")
 
 
-def test_of_machines_that_start_together_one_compiles(machine: Callable[..., SharedCompilations]) -> None:
+def test_of_machines_that_start_together_one_compiles(
+    machine: Callable[..., SharedCompilations], tmp_path: Path
+) -> None:
     made = []
 
     def run(_: int) -> bytes:
-        here = machine()
+        here = machine(url=f"file://{tmp_path}")  # where to create an entry is atomic
         found = here.get("key")
         if found is not None:
             assert found[1] == 7.0
@@ -104,3 +107,21 @@ def test_a_storage_that_fails_holds_up_nobody(member: Callable[..., Share], monk
     here = SharedCompilations(share, lambda _, upload: upload())
     assert here.get("key") is None
     here.put("key", b"executable", 7.0)
+
+
+def test_a_machine_that_has_just_finished_is_noticed(
+    machine: Callable[..., SharedCompilations], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other = machine(), machine()
+    assert first.get("key") is None
+    looked = other._found
+
+    def look(key: str) -> tuple[bytes, float] | None:
+        found = looked(key)
+        if found is None:
+            first.put("key", b"executable", 7.0)  # and its claim is gone
+        return found
+
+    monkeypatch.setattr(other, "_found", look)
+    assert other.get("key") == (b"executable", 7.0)
+    assert not other._held
