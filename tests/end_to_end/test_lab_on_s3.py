@@ -1,4 +1,4 @@
-"""The lab's cache on a server that speaks S3: it is used, and one that hangs holds up nobody."""
+"""The lab's cache on a server that speaks S3: it is used, and no call waits for one that hangs."""
 
 import importlib.util
 import signal
