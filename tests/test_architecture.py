@@ -26,6 +26,7 @@ NAMED_BY_OTHERS = {
     "jitclient.capture.describe.namespaces": "a submodule of a package in a captured namespace",
     "jitclient.capture.steps.make_values": "the module of a value that a capture makes afresh",
     "jitclient.jaxside.internals": "what is not public in jax, by its path",
+    "jitclient.jaxside.ffi": "the package of a foreign function, which the client names",
     "jitserver.run.imports": "what past runs have imported",
     "jitserver.programs.prewarm": "the packages of a program, which its client names",
     "jitclient.capture.steps.sandbox": "what captured code imports",

@@ -213,6 +213,7 @@ class JitService(Service):  # type: ignore[misc]
             evidence=entry.program.shown_evidence(),
             slots=entry.program.slots,
             callbacks=entry.program.callbacks,
+            foreign=entry.program.foreign,
             has_effects=entry.program.has_effects,
             level=level,
             saved=0.0 if made else sum(seconds.values()),

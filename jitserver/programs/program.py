@@ -19,11 +19,11 @@ from jitclient.jaxside import compilation_cache, tree
 from jitclient.jaxside.avals import abstract
 from jitclient.jaxside.callbacks import functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
-from jitclient.jaxside.ffi import raise_if_unknown
+from jitclient.jaxside.ffi import foreign_functions, raise_if_unknown, register
 from jitclient.jaxside.leaked_tracers import raise_if_used
 from jitclient.jaxside.over_leaves import OverLeaves
 from jitclient.wire.array_transport import host_form, nbytes_of
-from jitclient.wire.messages import Evidence, Lookup, Signature, Slot, Spec, Traced
+from jitclient.wire.messages import Evidence, ForeignFunction, Lookup, Signature, Slot, Spec, Traced
 from jitserver.programs import callbacks, context, executables, placement
 from jitserver.programs.devices import device_arrays, memories
 from jitserver.programs.devices.backend import backend
@@ -58,6 +58,7 @@ class Program:
     made: bytes = b""  # objects from its trace, to which the tree refers by negative positions
     slots: tuple[Slot, ...] = ()  # interfaces of its callbacks
     callbacks: bytes = b""  # functions of its callbacks, as objects from its trace
+    foreign: tuple[ForeignFunction, ...] = ()  # registered before its executable is loaded
     has_effects: bool = False
     # XLA can serialize the executable only before its first run.
     must_serialize_first: bool = False
@@ -199,6 +200,7 @@ def from_client(program: bytes, traced: Traced, signature: Signature, name: str,
         CaptureError: the program cannot be read, or the results do not match the client's description.
     """
     exported = _exported(program)
+    register(traced.foreign)
 
     def function(*leaves: Any) -> Any:
         return exported.call(*leaves)
@@ -207,7 +209,7 @@ def from_client(program: bytes, traced: Traced, signature: Signature, name: str,
     built = _build(function, signature, report_phase)
     if [spec.shape for spec in traced.results] != [spec.shape for spec in built.results]:
         raise CaptureError("the program's results do not match the client's description")
-    built.results, built.tree = traced.results, traced.tree
+    built.results, built.tree, built.foreign = traced.results, traced.tree, traced.foreign
     built.evidence, built.agreed_order_free = traced.evidence.digest, traced.evidence.order_free
     return built
 
@@ -310,6 +312,7 @@ def _build(
         found_key=found_key,
         slots=slots,
         callbacks=described,
+        foreign=foreign_functions(traced.jaxpr, jax.default_backend()),
         has_effects=bool(traced.jaxpr.effects),
     )
 

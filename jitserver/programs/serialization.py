@@ -3,7 +3,8 @@
 import msgspec
 
 from jitclient.capture.codec import values
-from jitclient.wire.messages import Message, Slot, Spec
+from jitclient.jaxside.ffi import register
+from jitclient.wire.messages import ForeignFunction, Message, Slot, Spec
 from jitserver.programs import executables
 from jitserver.programs.callbacks import Executables
 from jitserver.programs.program import Program
@@ -27,6 +28,7 @@ class Facts(Message):
     evidence: bytes = b""
     lookup_digest: bytes = b""
     agreed_order_free: bytes = b""
+    foreign: tuple[ForeignFunction, ...] = ()
 
 
 def facts_of(program: Program, settings: tuple[tuple[str, bytes], ...]) -> bytes:
@@ -68,6 +70,7 @@ def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
         Exception: the bytes are not a program that can run here.
     """
     decoded = unpacked(facts, Facts)
+    register(decoded.foreign)
     run = Executables(decoded.slots, serialized=executable) if decoded.slots else executables.from_bytes(executable)
     same = {name: getattr(decoded, name) for name in Facts.__struct_fields__ if name != "settings"}
     return Program(

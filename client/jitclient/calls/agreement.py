@@ -11,6 +11,7 @@ from jitclient.capture.manifest import covers, packages_of, state_digest
 from jitclient.errors import CaptureError, ProgramsDiffer
 from jitclient.jaxside import tree
 from jitclient.jaxside.evidence import difference_of_evidence, has_same_order
+from jitclient.jaxside.ffi import is_of_program
 from jitclient.session.failures import TraceFailed
 from jitclient.wire.messages import Evidence, Manifest, Prepared, Settle, State, Verb
 
@@ -32,8 +33,9 @@ def agreed(miss: Miss, prepared: Prepared) -> Agreement:
     """
     own = miss.own
     miss.check_arguments()
-    if own.is_foreign():
-        raise TracesDifferError("the program calls foreign functions of the user")
+    foreign = own.foreign_functions()
+    if any(map(is_of_program, foreign)) or foreign != prepared.foreign:
+        raise TracesDifferError("the daemon has other foreign functions (jax.ffi)")
     after = unchanged(miss)
     structure, functions = miss.rebuilt(prepared)
     difference, order_free = difference_of_evidence(own.evidence(miss.ref), prepared.evidence), b""
@@ -61,7 +63,7 @@ def check_hit(miss: Miss, prepared: Prepared) -> None:
     miss.trace()
     own, there = miss.own, prepared.evidence
     in_order = has_same_order(own.evidence(miss.ref), there)
-    is_same = in_order or _is_reordered(miss, there)
+    is_same = (in_order or _is_reordered(miss, there)) and own.foreign_functions() == prepared.foreign
     structure, functions = miss.rebuilt(prepared)
     differs_otherwise = own.difference_of_results(
         prepared.results, tree.unflattener_of_sent(structure)

@@ -160,7 +160,7 @@ def _explained(miss: Miss, difference: str) -> Program:
     """
     try:
         with failures_to_capture_error():
-            decision = miss.decide(foreign_functions=miss.own.foreign_functions())
+            decision = miss.decide(foreign_functions=miss.own.unreachable_functions())
             if decision.where is Where.HERE:
                 difference = decision.reason
             elif is_explained(miss):

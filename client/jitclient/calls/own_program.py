@@ -34,7 +34,7 @@ def for_all_processes(miss: Miss, why: CaptureError | None) -> Program:
         raise CaptureError(decision.reason)
     after = unchanged(miss)
     structure, evidence = tree.encode(own.structure(), miss.ref), own.comparable_evidence(miss.ref)
-    traced = Traced(exported.key, exported.results, structure, evidence)
+    traced = Traced(exported.key, exported.results, structure, evidence, exported.foreign)
     log = CompileLog(miss.wanted, identity.parts, why)
     return _sent(miss, identity.lookup, exported.program, traced, manifest_of(miss), log, after)
 
@@ -55,12 +55,13 @@ def for_this_process(miss: Miss, why: CaptureError) -> Program:
         with failures_to_capture_error():
             exported = _exported(miss)
             signature = signature_of(wanted, None)
-            log = CompileLog(wanted, functools.partial(parts_of_traced, wanted, exported.key, signature), why)
-            lookup = Lookup(exported.key, "", (), signature)
-            traced = Traced(exported.key, exported.results, tree.UNKNOWN)
+            key = exported.lookup_key()
+            log = CompileLog(wanted, functools.partial(parts_of_traced, wanted, key, signature), why)
+            lookup = Lookup(key, "", (), signature)
+            traced = Traced(exported.key, exported.results, tree.UNKNOWN, foreign=exported.foreign)
             made = _sent(miss, lookup, exported.program, traced, Manifest(), log, _current(miss))
     except CaptureError as error:
-        raise error if str(error) == str(why) else CaptureError(f"{why}; {error}") from error
+        raise error if str(error) in str(why) else CaptureError(f"{why}; {error}") from error
     if miss.note:
         warn(miss.note)
     return made
@@ -79,7 +80,7 @@ def _exported(miss: Miss) -> Exported:
         setting=context.uncarried(wanted.context),
         is_placed=is_placed or context.on_mesh(wanted.context),
         callbacks=own.callbacks_for_people(),
-        foreign_functions=own.foreign_functions(),
+        foreign_functions=own.unreachable_functions(),
     ).raise_if_here()
     return own.exported(wanted.name)
 

@@ -19,13 +19,12 @@ from jitclient.capture import manifest
 from jitclient.capture.codec import values
 from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
-from jitclient.jaxside import backend_view, trace_events, tree
+from jitclient.jaxside import backend_view, ffi, trace_events, tree
 from jitclient.jaxside.avals import abstract, spec_of_aval
 from jitclient.jaxside.callbacks import callbacks_for_people, functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
-from jitclient.jaxside.ffi import described, foreign_names, registered_by_program
 from jitclient.jaxside.original_jit import original_jit
-from jitclient.wire.messages import DeviceInfo, Evidence, Spec
+from jitclient.wire.messages import DeviceInfo, Evidence, ForeignFunction, Spec
 
 _one_at_a_time = threading.Lock()
 _reads: weakref.WeakKeyDictionary[Any, tuple[manifest.Reads, Hashable]] = weakref.WeakKeyDictionary()
@@ -41,6 +40,11 @@ class Exported:
     program: bytes
     key: str  # digest of the program
     results: tuple[Spec, ...]
+    foreign: tuple[ForeignFunction, ...]
+
+    def lookup_key(self) -> str:
+        """Return the key under which processes with the same trace find the program."""
+        return digest(self.key.encode() + repr(self.foreign).encode()).hex() if self.foreign else self.key
 
 
 class OwnTrace:
@@ -122,11 +126,17 @@ class OwnTrace:
         code = trace_events.code_of(jitted)
         is_new = bool(traces) and self._jaxpr() not in _reads and (code is None or observation.has_run(code))
         if is_new:
-            _reads[self._jaxpr()] = observation.reads(), depends
+            _reads[self._jaxpr()] = self._reads_of(observation), depends
         self.reads, then = _reads.get(
             self._jaxpr(), (manifest.Reads(unobserved_reason="JAX traced the function before"), None)
         )
         return is_new or (then == depends and self._reads_the_same())
+
+    def _reads_of(self, observation: manifest.Observation) -> manifest.Reads:
+        try:
+            return ffi.with_foreign_functions(observation.reads(), self._jaxpr(), self._platform)
+        except Exception as error:
+            return manifest.Reads(unobserved_reason=f"its foreign functions (jax.ffi) could not be described: {error}")
 
     def _reads_the_same(self) -> bool:
         """Return whether packages hold the same data as when JAX traced the function.
@@ -242,29 +252,30 @@ class OwnTrace:
         with _without_locations():
             try:
                 function = original_jit(self._over_leaves(name))
-                exported = export.export(function, platforms=[self._platform])(*self._avals())
+                # The daemon registers the same foreign functions, of packages that must be the same there.
+                reachable = filter(ffi.can_register, self.foreign_functions())
+                allowed = [export.DisabledSafetyCheck.custom_call(each.name) for each in reachable]
+                exported = export.export(function, platforms=[self._platform], disabled_checks=allowed)(*self._avals())
                 program = bytes(exported.serialize())
             except Exception as error:
                 # Effects, callbacks and custom calls without a compatibility guarantee each raise another type.
                 raise CaptureError(f"the program cannot be sent to the daemon: {_first_sentence(error)}") from error
         if exported.nr_devices > 1:
             raise CaptureError(f"the program uses {exported.nr_devices} devices of this process")
-        return Exported(program, digest(program).hex(), results)
+        return Exported(program, digest(program).hex(), results, self.foreign_functions())
 
     def callbacks_for_people(self) -> str:
         """Return the callbacks of the program in words, or ""."""
         return callbacks_for_people(self._traced.jaxpr)
 
-    def foreign_functions(self) -> str:
-        """Return the foreign functions that the program calls in words, or ""."""
-        names = foreign_names(self._traced.jaxpr)
-        return described(names) if names else ""
+    def foreign_functions(self) -> tuple[ForeignFunction, ...]:
+        """Return the foreign functions that the program calls."""
+        return ffi.foreign_functions(self._traced.jaxpr, self._platform)
 
-    def is_foreign(self) -> bool:
-        """Return whether the program calls foreign functions of the user, which may be other functions on the
-        daemon.
-        """
-        return bool(registered_by_program(self._traced.jaxpr, self._platform))
+    def unreachable_functions(self) -> str:
+        """Return the foreign functions of the program that only this process can register in words, or ""."""
+        names = [function.name for function in self.foreign_functions() if not ffi.can_register(function)]
+        return ffi.described(names) if names else ""
 
     def _over_leaves(self, name: str) -> Callable[..., list[Any]]:
         """Return the traced program as a function of leaves in wire order. The user's code does not run again."""

@@ -13,7 +13,7 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 13
+PROTOCOL = 14
 """Version of the protocol, compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, REPLY, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK = 16, 17, 18, 19, 20, 21, 22, 23
@@ -239,16 +239,31 @@ class Evidence(Part, frozen=True):
     order_free: bytes = b""
 
 
+class ForeignFunction(Part, frozen=True):
+    """Foreign function (`jax.ffi`) of a program, and the place of its code.
+
+    `library` is the path of a library from beside the installed `module`; without a module, its whole path. Both are
+    empty if the place is unknown. `symbols` has each stage of the call, and the symbol in the library, or "".
+    """
+
+    name: str
+    module: str = ""
+    library: str = ""
+    symbols: tuple[tuple[str, str], ...] = ()
+
+
 class Traced(Message):
     """Program that the client traced: the digest of its bytes, its results, and the evidence of the trace.
 
-    A program that only processes with the same trace find needs no evidence.
+    A program that only processes with the same trace find needs no evidence. `foreign` are the foreign functions that
+    the daemon must register.
     """
 
     key: str
     results: tuple[Spec, ...]
     tree: Value
     evidence: Evidence = Evidence()
+    foreign: tuple[ForeignFunction, ...] = ()
 
 
 class Prepare(Message):
@@ -326,6 +341,7 @@ class Prepared(Message):
     level: str = "made"
     saved: float = 0.0  # seconds saved by a hit
     why: str = ""  # why a program was remade
+    foreign: tuple[ForeignFunction, ...] = ()
 
 
 class Found(Message):

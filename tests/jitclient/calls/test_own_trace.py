@@ -415,7 +415,7 @@ def test_whatever_keeps_a_program_here_is_an_error_of_capture() -> None:
         raise ValueError("of the user")
 
     own = own_trace(calls_out)
-    assert own.foreign_functions() == "foreign function no_guarantee (jax.ffi)"
+    assert own.unreachable_functions() == "foreign function no_guarantee (jax.ffi)"
     with pytest.raises(jitclient.CaptureError, match="cannot be sent to the daemon: Cannot serialize code with custom"):
         own.exported("calls_out")
     with pytest.raises(Raised) as raised:

@@ -6,7 +6,7 @@ import gc
 import importlib
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
 
@@ -217,4 +217,9 @@ def _modules_of(module: Any) -> Any:
     return frozenset(row for row in names.items() if row[1] != f"{held.get('__name__')}.{row[0]}")
 
 
-_COMPUTED = {CACHE: _cache_of, MODULES: _modules_of}
+_COMPUTED: dict[str, Callable[[Any], Any]] = {CACHE: _cache_of, MODULES: _modules_of}
+
+
+def compute(part: str, value_of: Callable[[Any], Any]) -> None:
+    """Make a part of names mean a value that is computed from the value of the parts before."""
+    _COMPUTED[part] = value_of
