@@ -10,6 +10,7 @@ import os
 import sqlite3
 import stat
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -127,6 +128,7 @@ class Catalog:
             self._connection = self._opened(f"{uri}?mode=ro&immutable=1")
 
     def _opened(self, target: str) -> sqlite3.Connection:
+        """Open the database file; it is closed with this object at the latest."""
         connection = sqlite3.connect(target, timeout=5.0, check_same_thread=False, uri=True, isolation_level=None)
         connection.text_factory = bytes
         try:
@@ -134,6 +136,7 @@ class Catalog:
         except BaseException:
             connection.close()
             raise
+        weakref.finalize(self, connection.close)
         return connection
 
     def close(self) -> None:

@@ -134,3 +134,11 @@ def test_a_change_that_fails_half_way_leaves_the_row_as_it_was(
     catalog.add(stored("a", "new"), {})
     assert [info.name for info in catalog.infos()] == ["new"]
     catalog.close()
+
+
+def test_one_that_is_dropped_closes_its_file(path: Path) -> None:
+    catalog = Catalog(path)
+    connection = catalog._connection
+    del catalog
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
