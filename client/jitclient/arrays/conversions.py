@@ -23,7 +23,7 @@ class _Raised(threading.local):
 _raised = _Raised()
 
 
-@api_boundaries("__array__")
+@api_boundaries("__array__", "__buffer__")
 class Conversions(Remote):
     """Conversions of `Array` to values of numpy and Python."""
 
@@ -72,19 +72,22 @@ class Conversions(Remote):
     # calls `__array__`.
     def __buffer__(self, flags: int) -> memoryview:
         _raised.error = None
-        value = self._value
-        if value is None or self.deleted or self.spec.dtype.startswith(KEY_PREFIX):
-            try:
-                value = self.__array__()
-            except BaseException as error:
-                # Above this method and its API boundary.
-                _raised.error, _raised.by = error, _call_of(self, sys._getframe(2))
-                raise
         try:
-            return value.data
-        except ValueError as error:
-            # Buffers have no type for bfloat16 and the like.
-            raise BufferError(str(error)) from None
+            value = self._value
+            if value is None or self.deleted or self.spec.dtype.startswith(KEY_PREFIX):
+                try:
+                    value = self.__array__()
+                except BaseException as error:
+                    _raised.error, _raised.by = error, _call_of(self, sys._getframe(1))
+                    raise
+            try:
+                return value.data
+            except ValueError as error:
+                # Buffers have no type for bfloat16 and the like.
+                raise BufferError(str(error)) from None
+        except BaseException as raised:
+            hide_machinery(raised)
+            raise
 
     def item(self, *position: int) -> Any:
         """Return one element as a Python scalar; without a position, the only one."""
