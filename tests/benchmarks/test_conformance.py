@@ -54,6 +54,7 @@ def test_differences_are_counted(run_script: Callable[..., Any], change: str) ->
     assert result["files"] == ["program.py"]
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jax 0.12 has them still
 def test_the_tables_name_functions_that_jax_has(benchmarks: Callable[[str], Any]) -> None:
     tables = benchmarks("inputs_by_name")
     named = {*tables.WITHOUT_ARRAYS, *tables._WRAPPED, *tables._GIVEN, *benchmarks("reasons").REASONS}
