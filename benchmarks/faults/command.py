@@ -15,7 +15,7 @@ from benchmarks.faults.result import Result
 from benchmarks.faults.shim import CALLS
 from benchmarks.faults.signals import signals
 from benchmarks.faults.soak import soak
-from benchmarks.faults.sweep import sweep
+from benchmarks.faults.sweep import ALL, sweep
 from benchmarks.processes import temporary_folder
 
 PARTS = ("sweep", "signals", "flips", "soak")
@@ -34,7 +34,7 @@ def main(parts: tuple[str, ...], calls: tuple[str, ...], quick: bool, as_json: b
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # every process of ours ends with us
     kinds = calls or (("open", "mmap", "connect", "recvmsg") if quick else tuple(CALLS))
     every: dict[str, Callable[[Path], Iterator[Result]]] = {
-        "sweep": lambda folder: sweep(folder, 60 if quick else 1, kinds),
+        "sweep": lambda folder: sweep(folder, *((60, 2) if quick else (1, ALL)), kinds),
         "signals": lambda folder: signals(folder, 2 if quick else 50),
         "flips": lambda folder: flips(folder, 2 if quick else 1000),
         "soak": lambda folder: soak(folder, 400 if quick else 10_000),

@@ -7,18 +7,19 @@ from benchmarks.faults import shim
 from benchmarks.faults.result import Result
 from benchmarks.faults.stage import Stage, stage
 
-_MOST = 2000  # calls of a kind in a turn
+ALL = 2000
+"""More calls of a kind than a turn makes."""
 
 
-def sweep(folder: Path, stride: int, kinds: tuple[str, ...]) -> Iterator[Result]:
-    """The results of each kind of call; with a `stride`, only some calls of it fail."""
+def sweep(folder: Path, stride: int, most: int, kinds: tuple[str, ...]) -> Iterator[Result]:
+    """The results of each kind of call; with a `stride`, only some calls of it fail, and at most so many of them."""
     library = shim.build(folder)
     with stage(folder, library) as there:
         there.turn()  # the first one compiles what each turn needs
         for call in kinds:
             for where, fails in _WHERE.items():
                 result = Result(f"{call} in the {where}")
-                for nth in range(1, _MOST, stride):
+                for nth in range(1, 1 + stride * most, stride):
                     if not fails(there, call, nth, result):
                         break
                 yield result
