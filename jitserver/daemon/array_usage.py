@@ -37,7 +37,7 @@ def usage(
         arrays, nbytes = count(session.held())
         total += nbytes
         program = session.program or _program(session.pid)
-        away = f", away for {absent / 3600:.1f} h" if (absent := session.presence.absent_seconds()) else ""
+        away = f", away for {absence}" if (absence := session.presence.absence()) else ""
         owners.append(Owned(session.pid, program + away, arrays, nbytes))
     return Holdings(
         nbytes=total,

@@ -177,7 +177,9 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         alternate_stack.install()
         try:
             connection = DaemonConnection(self.service, sock, pid, self._pool)
-            connection.is_surplus = len(self.clients) > self._max_connections
+            # A session without a connection, whose client may return, counts as one.
+            sessions = sum(not session.presence.is_connected() for session in self._sessions.all())
+            connection.is_surplus = len(self.clients) + sessions > self._max_connections
             self.heartbeat.connections.add(connection)
             connection.serve_all()
         finally:

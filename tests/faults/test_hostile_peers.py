@@ -396,6 +396,15 @@ def test_connections_are_bounded_and_those_beyond_are_told(
         until(lambda: not daemon.counts().sessions, "the end of the sessions")
         with client_of(daemon.address):
             works()
+        until(lambda: not daemon.counts().sessions, "the end of that session")
+        peers = [joined(daemon.address) for _ in range(4)]
+        for peer in peers:
+            peer.connection.close()  # its session waits for it
+        until(lambda: len(daemon.sockets()) <= held - 4, "the end of their connections")
+        with pytest.raises(DaemonUnavailable, match="has reached its limit of connections"):
+            peer_of(daemon.address).hello()
+        for peer in peers:
+            peer.close()
 
 
 # ---- answers to callbacks

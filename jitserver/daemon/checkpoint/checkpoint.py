@@ -48,7 +48,7 @@ class Checkpoint:
                 kept.restore(manifest.owner.name, NamedTree.restored(manifest.owner, on_disk))
                 continue
             session = Session.restored(manifest.owner, on_disk, entry_of, sessions.budget)
-            if session.presence.is_orphaned():
+            if session.presence.expire_orphan():
                 log.info("checkpoint: skipped the session of process %d, which has exited", session.pid)
                 session.end()
             else:

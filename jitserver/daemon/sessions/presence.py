@@ -15,8 +15,6 @@ LINGER_REMOTELY_SECONDS = 86_400.0
 MIN_ABSENCE_SECONDS = 600.0
 """Seconds without a connection after which such a session may be closed early, if its memory is needed."""
 
-_POLL_SECONDS = 0.2
-
 
 class Presence:
     """The client of a session, and the processes connected to it. Thread-safe.
@@ -32,11 +30,10 @@ class Presence:
         self._client = Watch(pid)
         self._connected: list[int] = []
         self._expected: list[Watch] = []  # processes connected before a restart that have not yet reconnected
-        # Time at which the last connection broke, if no thread waits for the next one.
-        self._absent_since: float | None = None
+        self._absent_since: float | None = None  # the time at which the last connection broke
         self._said_goodbye = False
         self._frozen = False
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
 
     @classmethod
     def restored(cls, client: Process, others: Iterable[Process], attached: int) -> "Presence":
@@ -59,7 +56,7 @@ class Presence:
         Returns:
             The number of connections so far, including this one; 0 if the session is over.
         """
-        with self._changed:
+        with self._lock:
             if self.ended:
                 return 0
             self._connected.append(pid)
@@ -68,31 +65,23 @@ class Presence:
                 self._expected.remove(watch)
                 watch.close()
             self._attached += 1
-            self._changed.notify_all()
             return self._attached
 
     def detach(self, pid: int) -> bool:
-        """Remove a broken connection of a process, and wait for the client to return.
-
-        The wait is over if the client has died or said goodbye. A client on another machine may be absent for long, so
-        no thread waits for it.
+        """Remove a broken connection of a process.
 
         Returns:
-            Whether the session continues: other processes are connected, the client returned, or it may still return.
+            Whether the session continues: other processes are connected, or the client may return. It may not if it
+            has died or said goodbye.
         """
-        deadline = monotonic() + LINGER_SECONDS
-        with self._changed:
+        with self._lock:
             self._connected.remove(pid)
-            if not (self.pid or self._connected or self._said_goodbye or self.ended):
-                self._absent_since = monotonic()
+            if self._connected or self._frozen:
                 return True
-            attached = self._attached
-            while not self._connected and self._attached == attached and not self._frozen:
-                left = deadline - monotonic()
-                if self.ended or self._said_goodbye or left <= 0 or self._client.has_exited():
-                    self.ended = True  # a client that returns now is too late
-                    return False
-                self._changed.wait(min(left, _POLL_SECONDS))
+            if self.ended or self._said_goodbye or self._client.has_exited():
+                self.ended = True
+                return False
+            self._absent_since = monotonic()
             return True
 
     def absent_seconds(self) -> float:
@@ -100,53 +89,67 @@ class Presence:
         since = self._absent_since
         return 0.0 if since is None else monotonic() - since
 
+    def absence(self) -> str:
+        """Return the time since then as text; empty if the client is connected."""
+        seconds = self.absent_seconds()
+        return f"{seconds / 3600:.1f} h" if seconds >= 360 else f"{seconds:.0f} s" if seconds else ""
+
     def expire(self, min_seconds: float) -> bool:
         """Mark the session as over if its client has been absent for longer than `min_seconds` seconds.
 
         Returns:
             Whether the session is over.
         """
-        with self._changed:
+        with self._lock:
             if self.absent_seconds() > min_seconds:
                 self.ended = True
             return self.ended
 
     def goodbye(self) -> bool:
         """Record the client's goodbye; return True if no other process is connected."""
-        with self._changed:
+        with self._lock:
             self._said_goodbye = True
-            self._changed.notify_all()
             return len(self._connected) <= 1
 
     def is_connected(self) -> bool:
         """Return whether a process is connected now."""
         return bool(self._connected)
 
-    def is_orphaned(self) -> bool:
-        """Return whether the client is dead, or absent for too long, and no other process is connected or expected."""
-        with self._changed:
+    def expire_orphan(self) -> bool:
+        """Mark the session as over if its client is dead, or absent for too long, and no other process is connected or
+        expected.
+
+        Returns:
+            Whether the session is over.
+        """
+        with self._lock:
             if self.absent_seconds() > (LINGER_SECONDS if self.pid else LINGER_REMOTELY_SECONDS):
-                return True
+                self.ended = True
             others = any(pid != self.pid for pid in self._connected)
-            return self._client.has_exited() and not others and all(watch.has_exited() for watch in self._expected)
+            if self._client.has_exited() and not others and all(watch.has_exited() for watch in self._expected):
+                self.ended = True
+            return self.ended
+
+    def has_exited(self) -> bool:
+        """Return whether the client is dead."""
+        return self._client.has_exited()
 
     def end(self) -> None:
-        """Mark the session as over, and wake threads that wait for its client to return."""
-        with self._changed:
+        """Mark the session as over."""
+        with self._lock:
             self.ended = True
-            self._changed.notify_all()
             for watch in (self._client, *self._expected):
                 watch.close()
 
     def freeze(self) -> None:
-        """Stop waiting for clients: from now on, the next daemon waits for the processes connected now."""
-        with self._changed:
+        """Leave it to the next daemon to end the session: it waits for the processes that are connected now."""
+        with self._lock:
             self._frozen = True
             others = {*self._connected} - {self.pid} - {watch.pid for watch in self._expected}
             self._expected += map(Watch, others)
 
     def named(self) -> tuple[Process, tuple[Process, ...]]:
         """Return the client and the other processes in a form by which the next daemon can identify them."""
-        with self._changed:
+        with self._lock:
             client = Process(self.pid, "parted") if self._said_goodbye else process_with_id(self.pid)
             return client, tuple(process_with_id(watch.pid) for watch in self._expected)

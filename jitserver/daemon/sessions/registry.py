@@ -11,6 +11,9 @@ from jitserver.daemon.sessions.session import Session
 
 log = logging.getLogger(__name__)
 
+_MAX_LOST = 1000
+"""Maximum number of sessions whose loss is remembered: their clients may come back to hear the reason."""
+
 
 @dataclasses.dataclass
 class Sessions:
@@ -49,9 +52,9 @@ class Sessions:
         return session, first
 
     def leave(self, session: Session, pid: int) -> None:
-        """Handle a broken connection of a session: close the session unless its client reconnects in time."""
+        """Handle a broken connection of a session: close the session unless its client may reconnect."""
         if not session.presence.detach(pid) and not session.ended:
-            log.info("closed the session of %s (its client did not reconnect)", session.client)
+            log.info("closed the session of %s (its client has left)", session.client)
             self.end(session)
 
     def goodbye(self, session: Session) -> None:
@@ -62,7 +65,7 @@ class Sessions:
     def end_orphans(self) -> None:
         """Close the sessions whose clients died, even during a call, or have been absent for too long."""
         for session in self.all():
-            if session.presence.is_orphaned():
+            if session.presence.expire_orphan():
                 self._end_absent(session, "longer than the daemon waits")
 
     def end_longest_absent(self, memory: int | None = None) -> bool:
@@ -79,10 +82,16 @@ class Sessions:
         return True
 
     def _end_absent(self, session: Session, why: str) -> None:
-        if hours := _absent_seconds(session) / 3600:
-            why = f"this program was not connected for {hours:.1f} h, {why}: `jitclient.keep` keeps arrays for longer"
-            self.lost[session.token] = why
-        log.info("closed the session of %s (%s)", session.client, why if hours else "its client has exited")
+        if session.presence.has_exited():
+            why = "its client has exited"
+        else:
+            absence = session.presence.absence()
+            why = f"this program was not connected for {absence}, {why}: `jitclient.keep` keeps arrays for longer"
+            with self._lock:
+                self.lost[session.token] = why
+                for token in list(self.lost)[:-_MAX_LOST]:
+                    del self.lost[token]
+        log.info("closed the session of %s (%s)", session.client, why)
         self.end(session)
 
     def end(self, session: Session) -> None:

@@ -231,7 +231,7 @@ class Session:
             return attached * _HANDLES_PER_CONNECTION
 
     def end(self) -> None:
-        """Free the session's arrays and programs, and wake threads that wait for its client."""
+        """Free the session's arrays and programs."""
         with self._lock:
             self.ended = True
             self.presence.end()

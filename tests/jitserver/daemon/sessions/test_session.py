@@ -5,7 +5,6 @@ import gc
 import os
 import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -35,12 +34,10 @@ def test_a_client_that_reconnects_in_time_finds_its_arrays(client: subprocess.Po
     sessions = Sessions()
     session, first = sessions.begin(client.pid)
     session.arrays[first] = "array"
-    leaving = threading.Thread(target=sessions.leave, args=(session, client.pid))
-    leaving.start()
+    sessions.leave(session, client.pid)
+    sessions.end_orphans()
     resumed = sessions.resume(session.token, client.pid)
     assert resumed is not None
-    leaving.join(60)
-    assert not leaving.is_alive()
     again, second = resumed
     assert again is session
     assert second > first  # its own handles
@@ -59,14 +56,6 @@ def test_a_dead_clients_session_ends_at_once(client: subprocess.Popen[bytes]) ->
     assert sessions.resume(session.token, client.pid) is None
 
 
-def test_the_session_of_a_client_that_does_not_reconnect_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(presence, "LINGER_SECONDS", 0.01)
-    sessions = Sessions()
-    session, _ = sessions.begin(os.getpid())
-    sessions.leave(session, os.getpid())
-    assert sessions.resume(session.token, os.getpid()) is None
-
-
 class Clock:
     now = 1000.0
 
@@ -80,6 +69,38 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(presence, "monotonic", made)
     return made
+
+
+def test_the_session_of_a_client_that_does_not_reconnect_ends(clock: Clock) -> None:
+    sessions = Sessions()
+    session, _ = sessions.begin(os.getpid())
+    sessions.leave(session, os.getpid())
+    clock.now += 61
+    sessions.end_orphans()
+    assert sessions.resume(session.token, os.getpid()) is None
+    assert "not connected for 61 s, longer than the daemon waits" in sessions.lost[session.token]
+
+
+def test_the_session_of_a_client_that_dies_after_its_connection_ends_before_that(
+    clock: Clock, client: subprocess.Popen[bytes]
+) -> None:
+    sessions = Sessions()
+    session, _ = sessions.begin(client.pid)
+    sessions.leave(session, client.pid)
+    clock.now += 1
+    client.kill()
+    client.wait()
+    sessions.end_orphans()
+    assert (sessions.all(), sessions.lost) == ([], {})
+    assert session.ended
+
+
+def test_as_many_losses_are_remembered_as_clients_may_ask_about(clock: Clock) -> None:
+    sessions = Sessions()
+    lost = [missed(sessions).token for _ in range(1001)]
+    clock.now += 1e6
+    sessions.end_orphans()
+    assert list(sessions.lost) == lost[1:]
 
 
 def missed(sessions: Sessions, handles: int = 1) -> Session:
@@ -147,16 +168,13 @@ def test_a_goodbye_ends_the_session_once_no_process_is_connected(client: subproc
 def test_the_end_of_a_child_does_not_end_the_session(client: subprocess.Popen[bytes]) -> None:
     sessions = Sessions()
     session, _ = sessions.begin(os.getpid())
-    waiting = [threading.Thread(target=sessions.leave, args=(session, os.getpid()))]
-    waiting[0].start()  # the parent lost its connection
+    sessions.leave(session, os.getpid())  # the parent lost its connection
     assert sessions.resume(session.token, client.pid) is not None
-    waiting[0].join(60)
     client.kill()
     client.wait()
-    waiting.append(threading.Thread(target=sessions.leave, args=(session, client.pid)))
-    waiting[1].start()
+    sessions.leave(session, client.pid)
+    sessions.end_orphans()
     assert sessions.resume(session.token, os.getpid()) is not None
-    waiting[1].join(60)
     assert sessions.all() == [session]
 
 
