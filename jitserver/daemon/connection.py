@@ -1,6 +1,7 @@
 """The daemon's end of a connection: it dispatches Runs, and sends BUSY while an answer takes long."""
 
 import contextlib
+import functools
 import logging
 import select
 import socket
@@ -29,6 +30,7 @@ from jitclient.wire.messages import (
 )
 from jitclient.wire.stream import WireStream
 from jitserver.daemon import plain_runs, runs
+from jitserver.daemon.frame_budget import FrameBudget
 from jitserver.daemon.run_channel import RunChannel
 from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import Session
@@ -51,7 +53,7 @@ _SECONDS_WITHOUT_SESSION = 60.0
 class DaemonConnection(WireConnection):
     """The connection of a client, served by a thread of its own."""
 
-    def __init__(self, service: Any, sock: socket.socket, pid: int, pool: Pool) -> None:
+    def __init__(self, service: Any, sock: socket.socket, pid: int, pool: Pool, frames: FrameBudget) -> None:
         self.pid = pid
         self.session: Session | None = None
         self.order: Order | None = None
@@ -65,6 +67,7 @@ class DaemonConnection(WireConnection):
         self._service: runs.Service = service
         super().__init__(service, WireChannel(WireStream(sock)))
         self._channel.max_frame_bytes = FIRST_FRAME_BYTES
+        self._channel.large_frame = functools.partial(frames.frame, self._channel.stream.shut_down)
         self.lends = pool.lends and self.can_share()
         self._run_channel = RunChannel(self._channel, Lent(pool), self.report_phase)
 
@@ -163,8 +166,8 @@ class DaemonConnection(WireConnection):
         A Run that waits for a callback of the client then fails. Otherwise, a silently broken network link would keep
         the Run waiting, although the client has already reconnected.
         """
-        with contextlib.suppress(OSError, EOFError):  # the connection is already closed
-            self._channel.stream.sock.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(EOFError):  # the connection is already closed
+            self._channel.stream.shut_down()
 
     def report_phase(self, phase: str) -> None:
         """Set the phase of the current work, which the next BUSY reports."""

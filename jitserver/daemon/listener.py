@@ -19,6 +19,7 @@ from rpyc.utils.server import ThreadedServer
 from jitclient.core.threads import Thread
 from jitclient.wire.address import peer
 from jitserver.daemon.connection import DaemonConnection
+from jitserver.daemon.frame_budget import FrameBudget
 from jitserver.daemon.heartbeat import Heartbeat
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.system import alternate_stack
@@ -56,6 +57,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         self.auto_register = False
         self._closed = False
         self._pool = pool
+        self._frames = FrameBudget()
         self._sessions = sessions
         self._max_connections = max_connections
         self._refusing = False
@@ -176,7 +178,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         connection: DaemonConnection | None = None
         alternate_stack.install()
         try:
-            connection = DaemonConnection(self.service, sock, pid, self._pool)
+            connection = DaemonConnection(self.service, sock, pid, self._pool, self._frames)
             # A session without a connection, whose client may return, counts as one.
             sessions = sum(not session.presence.is_connected() for session in self._sessions.all())
             connection.is_surplus = len(self.clients) + sessions > self._max_connections

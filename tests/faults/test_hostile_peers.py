@@ -336,6 +336,23 @@ def test_uploads_that_never_end_take_no_memory_of_note(peer: Any, unharmed: Any)
     assert unharmed.counts().memory_bytes - before < 15 * UPLOAD_BYTES
 
 
+PART = request(str(Verb.UPLOAD), encode(Upload("key", 0, bytes(1 << 20))))
+
+
+def test_peers_that_stop_within_large_frames_hold_up_no_other(unharmed: Any, peer_of: Any) -> None:
+    *peers, other = [peer_of(unharmed.address) for _ in range(21)]
+    for peer in (*peers, other):
+        peer.hello()
+    for peer in peers:
+        peer.stream.write(PART[:1000])
+    upload(other, "key", bytes(1 << 20))
+    for peer in peers:  # none was cut off
+        peer.stream.write(PART[1000:])
+        assert peer.channel.recv()[0] == consts.MSG_REPLY
+    for peer in (*peers, other):
+        peer.close()
+
+
 # ---- without a session
 
 

@@ -1,10 +1,11 @@
 """Frames on a stream: four bytes of length, the message, then the raw bytes of its attachments."""
 
+import contextlib
 import mmap
 import socket
 import struct
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rpyc.core.channel import Channel
@@ -18,23 +19,29 @@ if TYPE_CHECKING:
 
 LENGTH = struct.Struct("<I")
 _READ_AHEAD = 256 << 10
-# Limits how many frames above `_READ_AHEAD` bytes are read at a time, on all connections of this process.
-_LARGE_FRAMES = threading.BoundedSemaphore(16)
+
+
+@contextlib.contextmanager
+def _unlimited() -> Iterator[Callable[[int], None]]:
+    yield lambda nbytes: None
 
 
 class WireChannel(Channel):  # type: ignore[misc]
     """Channel without compression, with a frame limit, on which one message is sent at a time."""
 
-    __slots__ = ("_buffer", "_end", "_start", "_view", "max_frame_bytes", "send_lock")
+    __slots__ = ("_buffer", "_end", "_start", "_view", "large_frame", "max_frame_bytes", "send_lock")
 
     stream: WireStream
     max_frame_bytes: int
     """Maximum length of a frame; longer frames are refused before memory is allocated for them."""
+    large_frame: Callable[[], contextlib.AbstractContextManager[Callable[[int], None]]]
+    """Context in which a frame above `_READ_AHEAD` bytes arrives: a function that reserves memory for a part of it."""
 
     def __init__(self, stream: WireStream) -> None:
         super().__init__(stream, compress=False)
         self.send_lock = threading.Lock()
         self.max_frame_bytes = MAX_FRAME_BYTES
+        self.large_frame = _unlimited
         # An mmap rather than a bytearray: pages that no peer fills take no memory, and all are freed with the channel.
         self._buffer = mmap.mmap(-1, _READ_AHEAD, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self._view = memoryview(self._buffer)
@@ -68,14 +75,20 @@ class WireChannel(Channel):  # type: ignore[misc]
             self._start += length
             return bytes(self._view[self._start - length : self._start])
         if length <= _READ_AHEAD:
-            return self._body(length)
-        with _LARGE_FRAMES:
-            return self._body(length)
+            return bytes(self._part(length))
+        # In parts, so that a frame takes no more memory than has been sent of it.
+        with self.large_frame() as reserve:
+            parts = []
+            for start in range(0, length, _READ_AHEAD):
+                nbytes = min(_READ_AHEAD, length - start)
+                reserve(nbytes)
+                parts.append(self._part(nbytes))
+            return b"".join(parts)
 
-    def _body(self, length: int) -> bytes:
-        body = bytearray(length)
-        self.recv_into(memoryview(body))
-        return bytes(body)
+    def _part(self, nbytes: int) -> bytearray:
+        part = bytearray(nbytes)
+        self.recv_into(memoryview(part))
+        return part
 
     def recv_at_once(self) -> bytes | None:
         """Receive the next message if one read returns exactly that message; else return None, and `recv` returns it.

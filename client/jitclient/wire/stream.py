@@ -185,6 +185,11 @@ class WireStream(SocketStream):  # type: ignore[misc]
             fcntl.ioctl(self.sock, termios.TIOCOUTQ, count)
         return int.from_bytes(count, sys.byteorder)
 
+    def shut_down(self) -> None:
+        """End the connection, also for a thread that waits on it."""
+        with contextlib.suppress(OSError, EOFError):  # it is closed already
+            self.sock.shutdown(socket.SHUT_RDWR)
+
     def abandon(self) -> None:
         """Close only this process's file descriptor: a forked child must not shut down the parent's connection."""
         self.sock.close()

@@ -1,5 +1,6 @@
 """The locked-down protocol, with a real socket between its two ends."""
 
+import contextlib
 import errno
 import gc
 import socket
@@ -15,7 +16,7 @@ from rpyc.core.service import Service
 
 from jitclient.core import progress
 from jitclient.errors import DaemonLost, DaemonSilent, ProtocolError
-from jitclient.wire import channel, shared_memory, stream
+from jitclient.wire import shared_memory, stream
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.connection import HANDLE_VERB, ClientConnection, WireConnection
 from jitclient.wire.messages import LEASE, LEASED, MAX_FRAME_BYTES, REPLY, RETURN, RUN, Leased, Return, Verb
@@ -139,25 +140,21 @@ def test_too_long_a_frame_is_refused_before_it_is_read(ends: Ends) -> None:
     assert "is refused" in str(ends.error)
 
 
-def test_large_frames_are_read_by_few_connections_at_once(
-    ends: Ends, until: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free = threading.BoundedSemaphore(1)
-    monkeypatch.setattr(channel, "_LARGE_FRAMES", free)
-    free.acquire()
+def test_a_large_frame_reserves_memory_for_each_part_before_it_arrives(ends: Ends, until: Any) -> None:
     large, small = bytes(1 << 20), bytes(1 << 10)
     received: list[bytes] = []
+    reserved: list[int] = []
+    ends.client._channel.large_frame = lambda: contextlib.nullcontext(reserved.append)
     reader = threading.Thread(target=lambda: received.extend(ends.client._channel.recv() for _ in range(2)))
     reader.start()
     ends.bare.sendall(struct.pack("<I", len(small)) + small + struct.pack("<I", len(large)) + large[:1000])
-    until(lambda: received, "the small frame")
-    assert not free.acquire(blocking=False)
-    free.release()
-    until(lambda: free._value == 0, "the large frame to be read")
+    until(lambda: reserved, "the first part of the large frame")
+    assert received == [small]
+    assert len(reserved) == 1
     ends.bare.sendall(large[1000:])
     reader.join()
     assert received == [small, large]
-    assert free.acquire(blocking=False)
+    assert (len(reserved), sum(reserved)) == (4, len(large))
 
 
 def test_too_long_a_message_is_not_sent(ends: Ends) -> None:

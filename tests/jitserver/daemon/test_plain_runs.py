@@ -28,6 +28,7 @@ from jitclient.wire.reply import Reply
 from jitserver.daemon import plain_runs, runs
 from jitserver.daemon.arrays.budget import ArrayBudget, MemoryBudget
 from jitserver.daemon.connection import DaemonConnection
+from jitserver.daemon.frame_budget import FrameBudget
 from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.counters import Counters
@@ -391,7 +392,7 @@ def test_a_connection_is_busy_until_its_answer_is_sent(monkeypatch: pytest.Monke
     ours, theirs = socket.socketpair()
     large = np.zeros(1 << 20, np.uint8)
     monkeypatch.setattr(plain_runs, "answer", lambda *_: (Reply(1), [large]))
-    connection = DaemonConnection(Service(), theirs, 0, Pool(0))
+    connection = DaemonConnection(Service(), theirs, 0, Pool(0), FrameBudget())
     connection.session, connection.order = Session(0, ArrayBudget()), Order()
     channel = connection._channel
     connection._channel = SimpleNamespace(  # type: ignore[assignment]
