@@ -213,10 +213,12 @@ class Catalog:
                 run("DELETE FROM programs WHERE key = ?", key)
             needed = "SELECT executable FROM programs UNION SELECT capture FROM programs"
             rows = run(f"DELETE FROM blobs WHERE key NOT IN ({needed}) RETURNING key")
-        # Truncate the write-ahead log, so that the deleted data does not stay there. SQLite skips this while other
-        # connections read.
-        self._rows("PRAGMA wal_checkpoint(TRUNCATE)")
+        self.truncate_log()  # so that the deleted data does not stay there
         return [name.decode(errors="replace") for (name,) in rows]
+
+    def truncate_log(self) -> None:
+        """Move the write-ahead log into the catalog. SQLite skips this while other connections read."""
+        self._rows("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # ---- blobs
 

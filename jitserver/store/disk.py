@@ -23,6 +23,7 @@ from jitserver.store.checked_files import Corrupt
 from jitserver.store.deadline import Deadlines
 from jitserver.store.entry import MAX_RECIPE_BYTES, Recipe, Stored, eviction_score
 from jitserver.store.environments import BLOBS, SharedLimit
+from jitserver.store.eviction_log import EvictionLog
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +32,6 @@ _QUARANTINE = "quarantine"
 
 _TRIM_FRACTION = 0.9
 _RETRY_SECONDS = 30.0
-_LOG_SECONDS = 60.0
-"""Minimum time between two log lines about evictions."""
 _READ_SECONDS = 2.0
 """Deadline of a look-up, for which a call waits."""
 _READ_BYTES_PER_SECOND = 16 << 20
@@ -84,8 +83,7 @@ class Store:
         self._opening = threading.Lock()
         self._opened: tuple[Catalog, Blobs] | None = None
         self._failed_at: float | None = None
-        self._evicted = 0
-        self._evictions_logged = -_LOG_SECONDS
+        self._evictions = EvictionLog()
         self._uses: dict[str, Use] = {}
         self.other_bytes: Callable[[], int] = int
         """Function that returns the bytes of other data on the disk, such as checkpoints.
@@ -212,24 +210,22 @@ class Store:
             if not info.pinned and self._allow_eviction(info.key, self.recipe):
                 total -= info.disk_bytes
                 leaving.append(info.key)
-        self.remove(leaving)
-        self._log_evictions(len(leaving))
-
-    def _log_evictions(self, count: int) -> None:
-        """Log the number of evicted programs at most once a minute."""
-        self._evicted += count
-        now = time.monotonic()
-        if self._evicted and now - self._evictions_logged >= _LOG_SECONDS:
-            log.info("disk cache: evicted %d programs, because the limit was exceeded", self._evicted)
-            self._evicted, self._evictions_logged = 0, now
+        self._remove_evicted(leaving)
 
     def _enforce_shared_limit(self) -> int:
         if self.shared is None or not self.max_bytes:
             return 0
-        return self.shared.enforce(lambda: [info for info in self.infos() if not info.pinned], self._evict)
+        self._write(lambda catalog, _: catalog.truncate_log())
+        return self.shared.enforce(
+            lambda: [info for info in self.infos() if not info.pinned], self._evict, self._evictions
+        )
 
     def _evict(self, keys: list[str]) -> None:
-        self.remove(key for key in keys if self._allow_eviction(key, self.recipe))
+        self._remove_evicted([key for key in keys if self._allow_eviction(key, self.recipe)])
+
+    def _remove_evicted(self, keys: list[str]) -> None:
+        self.remove(keys)
+        self._evictions.add(self._directory, len(keys))
 
     def collect(self) -> int:
         """Check the catalog for damage, evict programs over the limits, and delete unneeded files.

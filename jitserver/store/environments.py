@@ -20,6 +20,7 @@ from jitclient.core.directories import compilations_directory, environment_of
 from jitclient.wire.messages import EntryInfo
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.checked_files import Corrupt
+from jitserver.store.eviction_log import EvictionLog
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,9 @@ class SharedLimit:
         self._own = own
         self._is_in_use = is_in_use
 
-    def enforce(self, programs: Callable[[], Iterable[EntryInfo]], evict: Callable[[list[str]], None]) -> int:
+    def enforce(
+        self, programs: Callable[[], Iterable[EntryInfo]], evict: Callable[[list[str]], None], evictions: EvictionLog
+    ) -> int:
         """Delete what was not used for the longest time until all directories are within the limit.
 
         A quarter of the limit is left to this environment, however much others use.
@@ -96,6 +99,7 @@ class SharedLimit:
         Args:
             programs: returns the programs of this environment that may be evicted.
             evict: evicts programs of this environment by their keys.
+            evictions: logs how many left the others.
 
         Returns:
             The number of bytes freed.
@@ -121,11 +125,11 @@ class SharedLimit:
             excess -= candidate.nbytes
             leaving.setdefault(candidate.directory, []).append(candidate.key)
         for directory, keys in leaving.items():
-            log.info("disk cache: evicted %d programs and files from %s over the limit", len(keys), directory)
             if directory == self._own:
                 evict(keys)
             else:
                 _evict(directory, keys)
+                evictions.add(directory, len(keys))
         return max(0, before - self._measure())
 
     def _measure(self) -> int:

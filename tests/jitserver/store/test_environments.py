@@ -136,6 +136,21 @@ def test_a_new_program_makes_idle_environments_give_way(caches: Caches, store: A
     assert {f"own {number}" for number in range(5)} == caches.keys("0")
 
 
+def test_the_catalogs_log_is_no_reason_to_evict(caches: Caches, store: Any) -> None:
+    subject = store(2)
+    for number in range(8):
+        subject.put(caches._stored(f"{number}"), os.urandom(100))
+    for _ in range(2000):
+        subject.pin(map(str, range(8)), pinned=True)
+        subject.pin(map(str, range(8)), pinned=False)
+        log = caches.directory("0") / f"{CATALOG}-wal"
+        if log.stat().st_size > 2 * MIB:
+            break
+    assert disk_bytes(log) > 2 * MIB
+    subject.collect()
+    assert caches.keys("0") == set(map(str, range(8)))
+
+
 @pytest.mark.parametrize("catalog", ["missing", "damaged"])
 def test_without_a_catalog_that_can_be_read_the_oldest_files_leave(caches: Caches, store: Any, catalog: str) -> None:
     caches.fill("1", {"a": 1, "b": 1})
