@@ -23,6 +23,7 @@ JitserverError
 ├── ArrayLost (RuntimeError)           the value of a handle no longer exists on the daemon
 ├── ArrayBudgetExceeded (MemoryError)  the daemon's memory budget of arrays is full
 ├── ProgramLost (RuntimeError)         a program was evicted from memory and from the disk
+├── ArchiveRefused (ValueError)        a file is no archive of a cache, or was made with other versions
 └── RemoteError (RuntimeError)         an exception on the daemon whose type this process has not loaded
 """
 
@@ -143,6 +144,10 @@ class ArrayBudgetExceeded(JitserverError, MemoryError):  # noqa: N818
 
 class ProgramLost(JitserverError, RuntimeError):  # noqa: N818
     """Loss of a client's program, which was evicted from the daemon's memory and is no longer on disk."""
+
+
+class ArchiveRefused(JitserverError, ValueError):  # noqa: N818
+    """Refusal to import an archive of a cache; the message says what is wrong with the file."""
 
 
 class RemoteError(JitserverError, RuntimeError):

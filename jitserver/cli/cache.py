@@ -1,4 +1,4 @@
-"""The commands `jitserver cache ls|rm|clear|pin|unpin|gc`; `show` and `why` are in show.py."""
+"""The commands `jitserver cache ls|rm|clear|pin|unpin|gc`; `show` and `why` are in show.py, others in archive.py."""
 
 import fnmatch
 from collections.abc import Callable
@@ -7,6 +7,7 @@ import click
 
 from jitclient.wire.introspection import Pin
 from jitclient.wire.messages import EntryInfo, Match, Verb
+from jitserver.cli.archive import export_cache, import_cache
 from jitserver.cli.common import ago, ask, json_option, print_table, report, seconds, size, wants_json
 from jitserver.cli.entries import check, compilations, complete_key, entries, not_empty, short
 from jitserver.cli.show import show, why
@@ -32,6 +33,8 @@ def cache() -> None:
 
 cache.add_command(show)
 cache.add_command(why)
+cache.add_command(export_cache)
+cache.add_command(import_cache)
 
 
 @cache.command("ls")

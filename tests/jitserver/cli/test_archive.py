@@ -1,0 +1,46 @@
+"""`jitserver cache export` and `import`: a running daemon finds what another one made."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+PROGRAM = """
+    import json, numpy as np, jitclient
+
+    @jitclient.jit
+    def shared(x):
+        return x * 2
+
+    print(json.dumps(np.asarray(shared(np.arange(3, dtype=np.float32))).tolist()))
+"""
+
+
+def test_a_running_daemon_finds_what_another_one_made(
+    cli: Callable[..., Any],
+    new_daemon: Callable[..., Any],
+    run_script: Callable[..., Any],
+    counts: Callable[..., dict[str, Any]],
+    short_path: Path,
+) -> None:
+    here, there = (
+        {"JITSERVER_ADDRESS": f"unix:{short_path}/{name}.sock", "JITSERVER_CACHE_DIR": str(short_path / name)}
+        for name in ("here", "there")
+    )
+    file = short_path / "cache.tar"
+    with new_daemon(here["JITSERVER_ADDRESS"], env=here):
+        assert run_script(PROGRAM, env=here) == [0.0, 2.0, 4.0]
+    exported = json.loads(cli("cache", "export", str(file), "--json", env=here).stdout)
+    # The client's own jax has compiled nothing, as the daemon runs the program.
+    assert (exported["result"], exported["programs"], exported["bytes"]) == ("exported", 1, file.stat().st_size)
+    with new_daemon(there["JITSERVER_ADDRESS"], env=there):
+        assert cli("cache", "import", str(file), env=there).stdout.startswith("imported 1 program and ")
+        assert run_script(PROGRAM, env=there) == [0.0, 2.0, 4.0]
+        assert [counts(there["JITSERVER_ADDRESS"])[name] for name in ("compiles", "traces", "client_traces")] == [
+            0,
+            0,
+            0,
+        ]
+    file.write_bytes(b"no archive")
+    refused = cli("cache", "import", str(file), "--json", env=there)
+    assert (refused.returncode, json.loads(refused.stdout)["type"]) == (1, "ArchiveRefused")
