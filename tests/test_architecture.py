@@ -13,6 +13,7 @@ import pytest
 
 TOP = Path(__file__).parents[1]
 PACKAGES = {"jitclient": TOP / "client" / "jitclient", "jitserver": TOP / "jitserver"}
+PLUGIN = "pytest_jitserver"
 
 RECURSIONS = {
     ("jitclient.calls.remote_function", "jitclient.calls.general_path"): (
@@ -42,6 +43,7 @@ REPLACES = {
     "jitclient.api.kernels": "a variable for Jupyter, and for the program that its command becomes",
     "jitclient.api.run_as_main": "what a program finds in `sys`, and what an exception leaves there",
     "jitclient.session.launch": "a variable for the program that the process becomes",
+    "pytest_jitserver": "a variable for the processes that tests start",
     "jitserver.run.random_state": "how generators are seeded, while a helper imports",
     "jitserver.run.child": "what a process has of its own, in one that was forked",
     "jitserver.run.import_audit": "how imports read files and folders, while a helper imports",
@@ -57,7 +59,7 @@ REPLACES = {
 
 @functools.cache
 def modules() -> dict[str, Path]:
-    found = {}
+    found = {PLUGIN: TOP / "client" / f"{PLUGIN}.py"}
     for package, folder in PACKAGES.items():
         for path in sorted(folder.rglob("*.py")):
             parts = path.relative_to(folder).with_suffix("").parts

@@ -77,6 +77,8 @@ __all__ = sorted([*_HOMES, *_ERRORS])  # noqa: PLE0605
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
+        # Again, as the import may have been another's, who deferred it.
+        client_device.pin()
         if name in _FOR_LIBRARIES:
             return importlib.import_module(f"{__name__}.{_FOR_LIBRARIES[name]}")
         if name not in _HOMES:

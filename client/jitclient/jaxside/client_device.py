@@ -40,17 +40,17 @@ def pin() -> None:
         interop.when_loaded(_pin)
 
 
+def defer() -> None:
+    """Undo `pin` until the program itself uses this package: something else has imported it, such as pytest."""
+    _restore()
+    _state.is_requested = False
+
+
 def release() -> None:
     """Restore jax's platform setting if jax has started no backend: without a daemon, it may use the accelerator."""
     # The flag also keeps a jax that the program imports later from being pinned.
     _state.is_released = True
-    if _state.is_pinned and not internals.has_backend():
-        config = sys.modules["jax"].config
-        for name, (before, pinned) in _state.changed.items():
-            # The user may have set the option since, even to an equal value.
-            if getattr(config, name) is pinned:
-                config.update(name, before)
-        _state.is_pinned = False
+    _restore()
 
 
 def notify_once(platform: str) -> None:
@@ -75,10 +75,21 @@ def notify_once(platform: str) -> None:
         )
 
 
+def _restore() -> None:
+    if _state.is_pinned and not internals.has_backend():
+        config = sys.modules["jax"].config
+        for name, (before, pinned) in _state.changed.items():
+            # The user may have set the option since, even to an equal value.
+            if getattr(config, name) is pinned:
+                config.update(name, before)
+        _state.is_pinned = False
+
+
 def _pin() -> None:
     # Read only now, because a program may set the variable after it has imported jitclient. The first call refuses an
     # invalid value.
-    if os.environ.get("JITSERVER_CLIENT_DEVICE", "cpu") != "cpu" or _state.is_released:
+    is_unwanted = not _state.is_requested or _state.is_released
+    if is_unwanted or os.environ.get("JITSERVER_CLIENT_DEVICE", "cpu") != "cpu":
         return
     jax = sys.modules["jax"]
     if internals.has_backend():

@@ -14,6 +14,7 @@ The digest covers the key and all that follows the digest, so that a file under 
 """
 
 import contextlib
+import heapq
 import os
 import struct
 import threading
@@ -38,6 +39,7 @@ _MAX_BYTES = 1 << 30
 _MAX_FILE_BYTES = 32 << 20
 _TRIMMING_KEYS = "00"
 """First digits of the keys whose `put` also trims: one in 256, in all processes together."""
+_MAX_SLOWEST = 20
 _RETRY_SECONDS = 30.0
 """Seconds without another attempt after a file could not be written."""
 
@@ -67,10 +69,15 @@ class CompilationCache:
         self.directory = directory
         self.found = 0
         """Number of compilations that this process has found."""
+        self.saved_seconds = 0.0
+        """Seconds that the found compilations took when they were made, without those of finding them."""
         self.compiled = 0
         """Number of compilations that this process has made, and could have found."""
-        self.saved_seconds = 0.0
-        """Seconds that the found compilations took when they were made."""
+        self.compiled_seconds = 0.0
+        self.excluded: dict[str, tuple[int, float]] = {}
+        """Number and seconds of the compilations that no cache may have, by the reason."""
+        self.slowest: list[tuple[float, str]] = []
+        """Seconds and names of the slowest compilations that this process has made; a heap."""
         self._min_seconds = min_seconds
         self._max_bytes = max_bytes
         self._retry_at = 0.0
@@ -129,17 +136,25 @@ class CompilationCache:
         if key.startswith(_TRIMMING_KEYS):
             trim(self.directory, self._max_bytes)
 
-    def count_found(self, seconds: float) -> None:
+    def count_found(self, seconds: float, finding_seconds: float) -> None:
         """Count a compilation that this thread has just found."""
         _thread_state.found += 1
         _thread_state.saved = seconds
         self.found += 1
-        self.saved_seconds += seconds
+        self.saved_seconds += seconds - finding_seconds
 
-    def count_compiled(self) -> None:
-        """Count a compilation that this thread has just made."""
+    def count_compiled(self, name: str, seconds: float, why_excluded: str) -> None:
+        """Count a compilation that this thread has just made, and why no cache may have it; empty if one may."""
         _thread_state.saved = None
-        self.compiled += 1
+        if why_excluded:
+            times, before = self.excluded.get(why_excluded, (0, 0.0))
+            self.excluded[why_excluded] = times + 1, before + seconds
+        else:
+            self.compiled += 1
+            self.compiled_seconds += seconds
+        heapq.heappush(self.slowest, (seconds, name))
+        if len(self.slowest) > _MAX_SLOWEST:
+            heapq.heappop(self.slowest)
 
 
 _own: CompilationCache | None = None

@@ -7,7 +7,7 @@ the user configures takes precedence at any time.
 As in JAX's own cache, the locations of the source are not in the key: a program is found again after a line was
 inserted above it, and profiles then show the lines of the process that compiled it. Compiled objects that the user gets
 (`jit(f).lower(x).compile()`) are always compiled: XLA's CPU runtime cannot serialize an executable that it loaded.
-Programs that depend on more than their key are neither found nor kept; see `_Hook._is_excluded`.
+Programs that depend on more than their key are neither found nor kept; see `_Hook._why_excluded`.
 
 After an error of the cache, XLA compiles. An exception of a signal handler that runs meanwhile is the program's.
 
@@ -48,8 +48,8 @@ class Compilations(Protocol):
     def mark_used(self, key: str) -> None: ...
     def wants(self, seconds: float) -> bool: ...
     def put(self, key: str, executable: bytes, seconds: float) -> None: ...
-    def count_found(self, seconds: float) -> None: ...
-    def count_compiled(self) -> None: ...
+    def count_found(self, seconds: float, finding_seconds: float) -> None: ...
+    def count_compiled(self, name: str, seconds: float, why_excluded: str) -> None: ...
 
 
 def use(cache: Compilations, by_text: bool = False) -> bool:
@@ -162,17 +162,16 @@ class _Hook:
         cache_key: str,
     ) -> Any:
         own = backend, computation, executable_devices, compile_options, host_callbacks, module_name, cache_key
-        # As in JAX, executables with host callbacks belong to this process.
-        if host_callbacks or self._is_excluded(compile_options):
-            return self._compile(*own)
-        key = _attempt(self._key, computation, compile_options, cache_key)
-        if key is None:
-            return self._compile(*own)
-        found = _attempt(self._load, key, backend, executable_devices, compile_options)
-        if found is not None:
+        started = time.monotonic()
+        why_excluded, key = self._why_excluded(compile_options, host_callbacks), None
+        if not why_excluded:
+            key = _attempt(self._key, computation, compile_options, cache_key)
+            why_excluded = "" if key else "the program is large"
+        found = key and _attempt(self._load, key, backend, executable_devices, compile_options)
+        if found:
             executable, seconds = found
             self._found.add(computation)
-            self._cache.count_found(seconds)
+            self._cache.count_found(seconds, time.monotonic() - started)
             _attempt(self._cache.mark_used, key)
             # JAX's own cache is off, so this writes the log lines alone.
             log = cache_key, seconds, module_name, backend, executable, host_callbacks
@@ -181,28 +180,29 @@ class _Hook:
         started = time.monotonic()
         executable = self._compile(*own)
         seconds = time.monotonic() - started
-        self._cache.count_compiled()
-        if self._cache.wants(seconds) and not self._is_excluded(compile_options):
+        self._cache.count_compiled(module_name, seconds, why_excluded)
+        if key and self._cache.wants(seconds) and not self._why_excluded(compile_options, host_callbacks):
             _attempt(self._keep, key, executable, seconds)
         return executable
 
-    def _is_excluded(self, compile_options: Any) -> bool:
-        """Return whether a compilation is JAX's alone, because the user says so or it depends on more than its key."""
-        return (
-            not (self._by_text or _thread_state.is_call)
-            # The user has a cache of JAX's, or one of their own in its place.
-            or bool(self._directory.value)
-            or self._caches._cache is not None
-            or self._caches._cache_initialized
-            # The user replaced JAX's compiler.
-            or any(getattr(module, name) is not function for module, name, function in self._functions)
-            # XLA asks a function of this process how it partitions a program. The text has only the function's id.
-            or bool(self._partitioning)
-            # Several hosts compile together.
-            or self._distributed.client is not None
-            # XLA dumps only what it compiles.
-            or _dumps(compile_options)
-        )
+    def _why_excluded(self, compile_options: Any, host_callbacks: Any) -> str:
+        """Return why a compilation is JAX's alone: it depends on more than its key, or the user says so; else ""."""
+        # As in JAX, executables with host callbacks belong to this process.
+        if host_callbacks:
+            return "the program calls back into Python"
+        if not (self._by_text or _thread_state.is_call):
+            return "the program compiles it itself, with lower and compile"
+        # The user has a cache of JAX's, or one of their own in its place.
+        if self._directory.value or self._caches._cache is not None or self._caches._cache_initialized:
+            return "JAX's own cache is in use"
+        if any(getattr(module, name) is not function for module, name, function in self._functions):
+            return "JAX's compiler is replaced"
+        # XLA asks a function of this process how it partitions a program. The text has only the function's id.
+        if self._partitioning:
+            return "custom_partitioning is in use"
+        if self._distributed.client is not None:
+            return "several hosts compile together"
+        return "XLA dumps what it compiles" if _dumps(compile_options) else ""
 
     def _key(self, computation: Any, compile_options: Any, jax_key: str) -> str | None:
         """Return the key of a program; None if the program is too large."""

@@ -1,5 +1,6 @@
 """The client's own jax computes on the CPU, unless it has begun elsewhere or the user forbids the change."""
 
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,20 @@ def test_a_jax_that_computes_already_is_left_alone(run_script: Callable[..., Any
 def test_what_a_module_computes_before_the_first_decorator_is_on_the_cpu(run_script: Callable[..., Any]) -> None:
     early = "import jitclient, jax\njax.devices(), jax.random.key(0)\n"
     assert run_script(early + DECORATE + "\n" + SAY, env={"JAX_PLATFORMS": ""}) == "cpu"
+
+
+@pytest.mark.parametrize("first", ["jax, ", ""])
+def test_another_import_than_the_programs_leaves_it_as_it_is(run_script: Callable[..., Any], first: str) -> None:
+    plugin = f"import {first}jitclient\nfrom jitclient.jaxside import client_device\nclient_device.defer()\n"
+    program = """
+        import json, jax
+        before = jax.config.jax_platforms
+        import jitclient
+        jitclient.jit
+        print(json.dumps([before, jax.config.jax_platforms]))
+    """
+    env = {"JAX_PLATFORMS": "cuda,cpu"}
+    assert run_script(plugin + textwrap.dedent(program), env=env) == ["cuda,cpu", "cpu"]
 
 
 def test_a_program_may_decide_after_the_import(run_script: Callable[..., Any]) -> None:

@@ -80,12 +80,12 @@ def test_a_compilation_that_jax_finds_is_not_one_that_it_made() -> None:
 
 def test_what_our_cache_saved_is_less_the_seconds_of_finding(tmp_path: Path) -> None:
     cache, events = CompilationCache(tmp_path), CompileEvents()
-    cache.count_found(0.75)
+    cache.count_found(0.75, 0.25)
     events.note(COMPILED, 0.25)
     assert (events.found, events.saved_seconds, events.compiled) == (1, 0.5, 0)
     events.note(COMPILED, 2.0)
     assert (events.found, events.saved_seconds, events.compiled) == (1, 0.5, 1)
-    cache.count_found(0.75)
+    cache.count_found(0.75, 0.25)
     assert CompileEvents().found == 0  # what was found before is not counted with the next compilation
     events.note(COMPILED, 2.0)
     assert (events.found, events.compiled) == (1, 2)
