@@ -42,6 +42,7 @@ REPLACES = {
     "jitclient.jaxside.internals": "functions of jax, and the tables in which it finds what to do with our arrays",
     "jitclient.api.kernels": "a variable for Jupyter, and for the program that its command becomes",
     "jitclient.api.run_as_main": "what a program finds in `sys`, and what an exception leaves there",
+    "jitclient.pools.worker": "the program of a worker: its `__main__`, words, and variables",
     "jitclient.session.launch": "a variable for the program that the process becomes",
     "pytest_jitserver": "a variable for the processes that tests start",
     "jitserver.run.random_state": "how generators are seeded, while a helper imports",

@@ -26,6 +26,7 @@ from jitclient.errors import ProtocolError as ProtocolError
 from jitclient.errors import RemoteError as RemoteError
 from jitclient.errors import SessionBusy as SessionBusy
 from jitclient.errors import SettingsError as SettingsError
+from jitclient.errors import WorkerLost as WorkerLost
 from jitclient.errors import WrongUser as WrongUser
 from jitclient.errors import loading
 from jitclient.jaxside import client_device
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from jitclient.api.explanation import explain as explain
     from jitclient.api.keeping import keep as keep
     from jitclient.api.keeping import kept as kept
+    from jitclient.api.pool import Pool as Pool
+    from jitclient.api.pool import pool as pool
     from jitclient.api.switch import install as install
     from jitclient.api.switch import uninstall as uninstall
     from jitclient.api.transfer import block_until_ready as block_until_ready
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Array": "arrays.array",
     "Explanation": "api.explanation",
+    "Pool": "api.pool",
     "block_until_ready": "api.transfer",
     "connect": "session.process",
     "device_get": "api.transfer",
@@ -62,6 +66,7 @@ _HOMES = {
     "jit": "calls.decorator",
     "keep": "api.keeping",
     "kept": "api.keeping",
+    "pool": "api.pool",
     "uninstall": "api.switch",
 }
 

@@ -24,7 +24,8 @@ JitserverError
 ├── ArrayBudgetExceeded (MemoryError)  the daemon's memory budget of arrays is full
 ├── ProgramLost (RuntimeError)         a program was evicted from memory and from the disk
 ├── ArchiveRefused (ValueError)        a file is no archive of a cache, or was made with other versions
-└── RemoteError (RuntimeError)         an exception on the daemon whose type this process has not loaded
+├── WorkerLost (RuntimeError)          the workers of a pool died while they ran this task, or none is left
+└── RemoteError (RuntimeError)         an exception on the daemon or a worker, whose type this process has not loaded
 """
 
 import collections.abc
@@ -150,8 +151,12 @@ class ArchiveRefused(JitserverError, ValueError):  # noqa: N818
     """Refusal to import an archive of a cache; the message says what is wrong with the file."""
 
 
+class WorkerLost(JitserverError, RuntimeError):  # noqa: N818
+    """Loss of the workers of a pool: each one that ran this task died, or none is left; the message has the reason."""
+
+
 class RemoteError(JitserverError, RuntimeError):
-    """Exception on the daemon whose type is not loaded in this process."""
+    """Exception on the daemon, or on a worker of a pool, whose type is not loaded in this process."""
 
 
 @contextlib.contextmanager

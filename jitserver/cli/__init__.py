@@ -19,6 +19,7 @@ _COMMANDS = {
     "doctor": "doctor",
     "install": "install",
     "logs": "lifecycle",
+    "pool-worker": "pool_worker",
     "purge": "purge",
     "restart": "lifecycle",
     "run": "run",

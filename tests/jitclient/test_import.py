@@ -114,12 +114,14 @@ def test_public_names_are_pinned() -> None:
             "Explanation",
             "Incompatible",
             "JitserverError",
+            "Pool",
             "ProgramLost",
             "ProgramsDiffer",
             "ProtocolError",
             "RemoteError",
             "SessionBusy",
             "SettingsError",
+            "WorkerLost",
             "WrongUser",
             "block_until_ready",
             "connect",
@@ -132,6 +134,7 @@ def test_public_names_are_pinned() -> None:
             "jit",
             "keep",
             "kept",
+            "pool",
             "uninstall",
         ]
     )

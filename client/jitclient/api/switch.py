@@ -23,14 +23,18 @@ _COUNTERPARTS: tuple[tuple[str, str, Callable[[], Any]], ...] = (
 
 
 class Installed:
-    """Context manager returned by `install`; its exit undoes the installation."""
+    """Context manager returned by `install`; its exit undoes the installation.
+
+    Attributes:
+        packages: top-level names of installed packages whose jits jitclient handles, too.
+    """
 
     def __init__(self, packages: frozenset[str]) -> None:
-        self._packages = packages
+        self.packages = packages
 
     def covers(self, module: Any) -> bool:
         """Return whether jitclient handles the jits of a module of that name."""
-        return is_user_module(module) or module.partition(".")[0] in self._packages
+        return is_user_module(module) or module.partition(".")[0] in self.packages
 
     def __enter__(self) -> "Installed":
         return self
@@ -76,6 +80,11 @@ def install(packages: Iterable[str] = ()) -> Installed:
         for module, name, ours in _COUNTERPARTS:
             interop.when_loaded(functools.partial(_replace, module, name, ours), module, name)
     return installed
+
+
+def in_force() -> tuple[Installed, ...]:
+    """Return the installations that are not undone."""
+    return tuple(_in_force)
 
 
 def uninstall() -> None:

@@ -114,6 +114,14 @@ class SshAddress:
             remote_command,
         ]
 
+    def background_command(self, program: str, *arguments: str) -> list[str]:
+        """Return the command line that runs a program beside this one: Ctrl-C does not end it.
+
+        Raises:
+            DaemonUnavailable: this machine has no ssh.
+        """
+        return [*_WITHOUT_CTRL_C, *self.command(program, *arguments)]
+
     def shown(self, program: str, *arguments: str) -> str:
         """Return the command that runs a program of the remote environment, for people to paste into a shell."""
         port = f"-p {self.port} " if self.port is not None else ""
@@ -134,7 +142,7 @@ class SshAddress:
             DaemonUnavailable: there is no daemon or no jitserver, or ssh refused access; the message quotes ssh.
         """
         words = ("connect-stdio", *(() if start else ("--no-start",)))
-        command = [*_WITHOUT_CTRL_C, *self.command("jitserver", *words)]
+        command = self.background_command("jitserver", *words)
         ours, theirs = socket.socketpair()
         for end, option in itertools.product((ours, theirs), (socket.SO_SNDBUF, socket.SO_RCVBUF)):
             end.setsockopt(socket.SOL_SOCKET, option, _BUFFER_BYTES)  # macOS has 8 KiB
@@ -164,12 +172,18 @@ class SshAddress:
                 raise DaemonUnavailable(f"no jitserver answers at {self}: {output}")
             part = sock.recv(_READ_BYTES)
             if not part:
-                raise self._refusal(*sock.exit_report())
+                raise self.refusal(*sock.exit_report())
             received += part
         return int(found[1]) or None
 
-    def _refusal(self, status: int | None, said: str) -> DaemonUnavailable:
-        """Return the error for a connection that closed before the greeting of `connect-stdio`."""
+    def refusal(self, status: int | None, said: str, wanted: str = "daemon") -> DaemonUnavailable:
+        """Return the error for a connection that closed before the greeting of the process that was wanted there.
+
+        Args:
+            status: exit status of ssh.
+            said: its error output.
+            wanted: noun for that process.
+        """
         said = said.removeprefix("Error: ") or f"ssh exited with status {status} without a message"
         if status == _FAILED:
             final = next((do for text, do in _FINAL.items() if re.search(text, said, re.IGNORECASE)), None)
@@ -178,7 +192,7 @@ class SshAddress:
             return kind(f"ssh does not reach {self}: {said}\n-> {advice}")
         if status == _NO_SUCH_COMMAND or "no such command" in said.lower():
             return DaemonUnavailable(f"there is no {self.program('jitserver')} at {self}: {said}\n-> {_INSTALL}")
-        return DaemonUnavailable(f"no daemon answers at {self}: {said}")
+        return DaemonUnavailable(f"no {wanted} answers at {self}: {said}")
 
 
 _FINAL = {

@@ -1,0 +1,97 @@
+"""Imports of the program's modules by a worker: their sources come from the driver and are laid out as files.
+
+The files are in a directory of the worker's own, so that tracebacks, `inspect` and captures find the text. A worker
+that was killed leaves it behind, unlocked, and the next one removes it.
+"""
+
+import contextlib
+import importlib.machinery
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from jitclient.core.directories import runtime_directory
+from jitclient.core.file_lock import lock, open_lock, try_lock
+from jitclient.errors import CaptureError, DaemonUnavailable
+from jitclient.pools.messages import Source
+
+_ask = Callable[[str], tuple[Source, bytearray]]
+
+
+class DriverModules:
+    """Finder of the driver's modules: a meta path hook.
+
+    The names that the program had imported are the driver's, whatever this host has. Others are looked for here first.
+
+    Args:
+        ask: asks the driver for the source of a module.
+        names: top-level names of the driver's modules.
+    """
+
+    def __init__(self, ask: _ask, names: Sequence[str]) -> None:
+        self._ask, self._names = ask, frozenset(names)
+        self._lock = threading.RLock()
+        base = runtime_directory() / "pool"
+        _remove_abandoned(base)
+        base.mkdir(mode=0o700, exist_ok=True)
+        self._directory = Path(tempfile.mkdtemp(dir=base))
+        # Held until the process exits, however it exits.
+        self._held = open_lock(self._directory.with_suffix(".lock"))
+        lock(self._held)
+        self._first, self._last = _Finder(self, True), _Finder(self, False)
+
+    def install(self) -> None:
+        """Make imports find the driver's modules."""
+        sys.meta_path.insert(0, self._first)
+        sys.meta_path.append(self._last)
+
+    def remove_files(self) -> None:
+        """Remove the files of the modules."""
+        _remove(self._directory)
+
+    def is_named(self, name: str) -> bool:
+        """Return whether a module is one that the program had imported."""
+        return name.partition(".")[0] in self._names
+
+    def find(self, name: str, target: ModuleType | None) -> importlib.machinery.ModuleSpec | None:
+        """Return the spec of a module whose source the driver has."""
+        with self._lock:
+            source, text = self._ask(name)
+            if source.failure:
+                raise CaptureError(source.failure)
+            if not source.found:
+                return None
+            at = self._directory.joinpath(*name.split("."))
+            path = at / "__init__.py" if source.is_package else at.with_suffix(".py")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text)
+        places = [os.fspath(at)] if source.is_package else None
+        return importlib.util.spec_from_file_location(name, path, submodule_search_locations=places)
+
+
+def _remove_abandoned(base: Path) -> None:
+    for path in base.glob("*.lock"):
+        with contextlib.suppress(OSError, DaemonUnavailable), open_lock(path) as file:
+            if try_lock(file):
+                _remove(path.with_suffix(""))
+
+
+def _remove(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.with_suffix(".lock").unlink(missing_ok=True)
+
+
+class _Finder:
+    def __init__(self, modules: DriverModules, is_first: bool) -> None:
+        self._modules, self._is_first = modules, is_first
+
+    def find_spec(
+        self, name: str, path: object = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        return self._modules.find(name, target) if self._modules.is_named(name) is self._is_first else None
