@@ -18,7 +18,8 @@ import numpy as np
 import jitclient
 
 WIDTHS = (8, 64, 64, 1)
-RATES = [0.3 * 0.6**number for number in range(10)]
+RATES = [0.07 * 0.7**number for number in range(10)]
+SEEDS = range(2)
 
 
 def load():
@@ -58,13 +59,15 @@ def train(rate, seed, data):
 
 
 def main(hosts) -> None:
-    """Runs the sweep, and prints the best settings."""
-    settings = list(itertools.product(RATES, range(2)))
+    """Runs the sweep, and prints the mean loss of each rate."""
+    rates, seeds = zip(*itertools.product(RATES, SEEDS), strict=True)
     with jitclient.pool(hosts) as pool:
         data = pool.keep("sweep", load)
-        losses = pool.map(train, *zip(*settings, strict=True), [data] * len(settings))
-        for loss, (rate, seed) in sorted(zip(losses, settings, strict=True))[:5]:
-            print(f"rate {rate:.4f}, seed {seed}: loss {loss:.4f}")
+        losses = list(pool.map(train, rates, seeds, [data] * len(rates)))
+    means = np.reshape(losses, (len(RATES), len(SEEDS))).mean(axis=1)
+    for rate, mean in zip(RATES, means, strict=True):
+        print(f"rate {rate:.4f}: loss {mean:.3f}")
+    print(f"best rate {RATES[int(means.argmin())]:.4f}")
 
 
 if __name__ == "__main__":

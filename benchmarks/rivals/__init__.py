@@ -37,12 +37,14 @@ class Caller:
         put: an array to one that stays there, where the rival can keep it.
         wait: returns once a result is computed.
         look: a result's numpy array, or list of arrays.
+        spread: the results of a function for the items of a list, from two worker processes; only of pools.
     """
 
     jit: Callable[[Callable[..., Any]], Callable[..., Any]]
     put: Callable[[Any], Any] = same
     wait: Callable[[Any], Any] = same
     look: Callable[[Any], Any] = look
+    spread: Callable[[Callable[[Any], Any], list[Any]], list[Any]] | None = None
 
 
 @contextlib.contextmanager

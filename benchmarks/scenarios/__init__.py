@@ -17,6 +17,7 @@ NAMES = (
     "effects",
     "functions",
     "clients",
+    "tasks",
     "tracing",
     "imports",
     "whole_script",

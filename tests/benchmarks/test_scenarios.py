@@ -16,7 +16,15 @@ from benchmarks import scenarios
 from benchmarks.sshd import SSHD
 
 TOP = Path(__file__).parents[2]
-EXTRA = {"tutorial": "cloudpickle", "Ray actor": "ray", "Dask actor": "distributed", "cloudpickle": "cloudpickle"}
+EXTRA = {
+    "tutorial": "cloudpickle",
+    "Ray actor": "ray",
+    "Ray pool": "ray",
+    "Dask actor": "distributed",
+    "Dask": "distributed",
+    "joblib": "joblib",
+    "cloudpickle": "cloudpickle",
+}
 COMPARED = {
     "first_call": {"JAX's disk cache", "plain jax.jit"},
     "own_trace": {"without the own trace", "plain jax.jit"},
@@ -31,6 +39,7 @@ COMPARED = {
     "effects": {"plain jax.jit"},
     "functions": {"JAX's disk cache", "plain jax.jit", "tutorial"},
     "clients": {"bare socket", "tutorial"},
+    "tasks": {"ProcessPoolExecutor", "joblib", "Ray pool", "Dask"},
     "tracing": {"bare socket", "tutorial"},
     "imports": {"numpy", "jax"},
     "whole_script": {"JAX's disk cache", "plain jax.jit"},

@@ -37,8 +37,9 @@ import jitclient
 
 jitclient.install = lambda: None
 jitclient.jit = lambda *fun, deps=None, **keywords: jax.jit(*fun, **keywords)
-sys.path.insert(0, str(pathlib.Path(sys.argv[1]).parent))
-runpy.run_path(sys.argv[1], run_name="__main__")
+del sys.argv[0]
+sys.path.insert(0, str(pathlib.Path(sys.argv[0]).parent))
+runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 RUN_NOTEBOOK = """

@@ -4,7 +4,6 @@ import contextlib
 import functools
 import itertools
 import os
-import socket
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -104,7 +103,7 @@ class Pool(Executor):
         shared = Context(
             self._schedule,
             settings().timeout if timeout is None else timeout,
-            f"{' '.join(sys.orig_argv):.200} (pid {os.getpid()} on {socket.gethostname()})",
+            getattr(sys.modules["__main__"], "__file__", None) or "",
             pickling.dumps(prepare),
             _placed,
         )
@@ -114,12 +113,13 @@ class Pool(Executor):
         ]
         # Also at the exit of the program: tasks that were submitted finish, as in other executors.
         self._end = weakref.finalize(self, _shut_down, self._schedule, self._slots, os.getpid())
-        for slot in self._slots:
-            slot.thread.start()
-        self._check_start([number for number, place in enumerate(places) if not place.has_queue])
+        self._start([number for number, place in enumerate(places) if not place.has_queue])
 
-    def _check_start(self, soon: Sequence[int]) -> None:
+    def _start(self, soon: Sequence[int]) -> None:
+        """Start the workers; wait for those whose hosts start them at once."""
         try:
+            for slot in self._slots:
+                slot.thread.start()
             failures = self._schedule.wait_until_started(soon)
         except BaseException:
             self._kill()
@@ -179,12 +179,12 @@ class Pool(Executor):
                 raise ValueError(f"map: {name} must be at least 1; got {value}")
         given: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False)
         arguments = given if buffersize is not None else list(given)
-        shown = bar(_name(fn), len(arguments) if isinstance(arguments, list) else None)
+        total = len(arguments) if isinstance(arguments, list) else None
         feed = _Arguments(iter(arguments), buffersize)
-        sink = MapSink(timeout, lambda taken: feed.add(self._schedule, job, taken), shown.advance)
+        sink = MapSink(timeout)
         job = Job(_name(fn), pickling.dumps(fn), sink, chunksize, holds=fn)
         feed.add(self._schedule, job, 0)
-        return sink.values(shown.close)
+        return sink.values(lambda taken: feed.add(self._schedule, job, taken), lambda: bar(job.name, total))
 
     @api_boundary
     def keep(

@@ -1,7 +1,9 @@
-"""Imports of the program's modules by a worker: their sources come from the driver and are laid out as files.
+"""Imports of the program's modules by a worker: their sources come from the driver.
 
-The files are in a directory of the worker's own, so that tracebacks, `inspect` and captures find the text. A worker
-that was killed leaves it behind, unlocked, and the next one removes it.
+Where the host has the same file at the same place, as this machine and a shared home do, that file is imported, with
+the data and extension modules beside it. Elsewhere the sources are laid out as files, so that tracebacks, `inspect` and
+captures find the text, in a directory of the worker's own. A worker that was killed leaves it behind, unlocked, and the
+next one removes it.
 """
 
 import contextlib
@@ -54,6 +56,7 @@ class DriverModules:
     def remove_files(self) -> None:
         """Remove the files of the modules."""
         _remove(self._directory)
+        self._held.close()
 
     def is_named(self, name: str) -> bool:
         """Return whether a module is one that the program had imported."""
@@ -67,12 +70,26 @@ class DriverModules:
                 raise CaptureError(source.failure)
             if not source.found:
                 return None
-            at = self._directory.joinpath(*name.split("."))
-            path = at / "__init__.py" if source.is_package else at.with_suffix(".py")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(text)
-        places = [os.fspath(at)] if source.is_package else None
+            path = self._place_of(source, text)
+        places = [os.fspath(path.parent)] if source.is_package else None
         return importlib.util.spec_from_file_location(name, path, submodule_search_locations=places)
+
+    def _place_of(self, source: Source, text: bytearray) -> Path:
+        """Return the file to import: the driver's own if this host has it, or else a new one with the text."""
+        own = Path(source.path)
+        if source.path and (not source.path.endswith(".py") or _holds(own, text)):
+            return own
+        at = self._directory.joinpath(*source.name.split("."))
+        path = at / "__init__.py" if source.is_package else at.with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text)
+        return path
+
+
+def _holds(path: Path, text: bytearray) -> bool:
+    with contextlib.suppress(OSError):
+        return path.read_bytes() == text
+    return False
 
 
 def _remove_abandoned(base: Path) -> None:

@@ -28,11 +28,11 @@ class Begin(msgspec.Struct, tag=True):
 
     Attributes:
         modules: top-level names of the program's modules, which the worker imports from the driver.
-        driver: text that identifies the driver to people.
+        program: path of the driver's script; empty if it has none.
     """
 
     modules: list[str]
-    driver: str
+    program: str
 
 
 class Begun(msgspec.Struct, tag=True):
@@ -88,18 +88,20 @@ class Wanted(msgspec.Struct, tag=True):
 
 
 class Source(msgspec.Struct, tag=True):
-    """Source of a module of the program. Body: the text of its file.
+    """Source of a module of the program. Body: the text of its file, if that is Python.
 
     Attributes:
         name: full name of the module.
         found: whether the program has such a module.
-        is_package: whether the module is a package; one without a text is a namespace package.
+        is_package: whether the module is a package.
+        path: its file in the driver; empty for a namespace package.
         failure: why the driver does not send the source that it has.
     """
 
     name: str
     found: bool = False
     is_package: bool = False
+    path: str = ""
     failure: str = ""
 
 

@@ -9,8 +9,8 @@ from jitclient.core.settings import settings
 class Bar(Protocol):
     """Bar of the finished calls."""
 
-    def advance(self, count: int) -> None:
-        """Show that so many more calls have finished."""
+    def show(self, finished: int) -> None:
+        """Show that so many calls have finished."""
         ...
 
     def close(self) -> None:
@@ -19,7 +19,7 @@ class Bar(Protocol):
 
 
 class _Nothing:
-    def advance(self, count: int) -> None:
+    def show(self, finished: int) -> None:
         pass
 
     def close(self) -> None:
@@ -42,8 +42,8 @@ class _Shown:
         self._task = self._progress.add_task(name, total=total)
         self._progress.start()
 
-    def advance(self, count: int) -> None:
-        self._progress.advance(self._task, count)
+    def show(self, finished: int) -> None:
+        self._progress.update(self._task, completed=finished)
 
     def close(self) -> None:
         self._progress.stop()

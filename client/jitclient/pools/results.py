@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
+from jitclient.pools.progress import Bar
 from jitclient.pools.schedule import Result
 
 
@@ -40,15 +41,14 @@ class MapSink:
 
     Args:
         timeout: seconds from now within which each value must be there; None: no limit.
-        more: adds the next calls once so many values were taken, and returns the number of all calls added.
-        advance: shows that so many calls have finished.
     """
 
-    def __init__(self, timeout: float | None, more: Callable[[int], int], advance: Callable[[int], object]) -> None:
+    def __init__(self, timeout: float | None) -> None:
         self._deadline = None if timeout is None else time.monotonic() + timeout
-        self._more, self._advance = more, advance
         self._found: dict[int, tuple[Any, BaseException | None]] = {}
         self._changed = threading.Condition()
+        self._finished = 0
+        self._bar: Bar | None = None
         self._is_cancelled = False
 
     def start(self, index: int) -> bool:
@@ -59,18 +59,28 @@ class MapSink:
         """Keep outcomes until their turn."""
         with self._changed:
             self._found.update((index, (value, error)) for index, value, error in results)
+            self._finished += len(results)
+            if self._bar is not None:
+                self._bar.show(self._finished)
             self._changed.notify()
-        self._advance(len(results))
 
     def cancel(self, index: int) -> None:
         """Let the iteration raise an exception at a call that will not run."""
         self.finish([(index, None, CancelledError())])
 
-    def values(self, close: Callable[[], object]) -> Iterator[Any]:
-        """Iterate over the values; calls that wait when the iteration ends are cancelled."""
+    def values(self, more: Callable[[int], int], begin_bar: Callable[[], Bar]) -> Iterator[Any]:
+        """Iterate over the values; calls that wait when the iteration ends are cancelled.
+
+        Args:
+            more: adds the next calls once so many values were taken, and returns the number of all calls added.
+            begin_bar: shows a progress bar.
+        """
         found = self._found
         try:
-            index, count = 0, self._more(0)
+            with self._changed:
+                self._bar = begin_bar()
+                self._bar.show(self._finished)
+            index, count = 0, more(0)
             while index < count:
                 value, error = found.pop(index) if index in found else self._wait_for(index)
                 if error is not None:
@@ -79,12 +89,15 @@ class MapSink:
                     finally:
                         del error
                 index += 1
-                count = self._more(index)
+                count = more(index)
                 yield value
                 del value
         finally:
             self._is_cancelled = True
-            close()
+            with self._changed:
+                if self._bar is not None:
+                    self._bar.close()
+                    self._bar = None
 
     def _wait_for(self, index: int) -> tuple[Any, BaseException | None]:
         with self._changed:

@@ -26,14 +26,14 @@ class Context(NamedTuple):
     Attributes:
         schedule: the calls.
         patience: seconds without a sign of life after which a worker is lost.
-        driver: text that identifies this program.
+        program: path of this program's script; empty if it has none.
         initializer: pickle of a function that each worker calls first; empty for none.
         place: returns the stand-in at a host for an array of a daemon in the arguments of a call.
     """
 
     schedule: Schedule
     patience: float
-    driver: str
+    program: str
     initializer: bytes
     place: Callable[[Host, Any], Any]
 
@@ -172,7 +172,7 @@ class _Feed:
         """
         Thread(self._receive, f"pool: receiver of {self.link.label}").start()
         try:
-            self.link.send(Begin(sources.top_names(), self._context.driver), self._context.initializer)
+            self.link.send(Begin(sources.top_names(), self._context.program), self._context.initializer)
             self._wait()
         except (OSError, EOFError, JitserverError) as error:
             why = f"{self.link.cause_of(error)}\n{self.link.last_lines()}".strip()

@@ -40,9 +40,9 @@ def answer(name: str) -> Answer:
     spec = getattr(live, "__spec__", None) or find_source(name)
     if name in _MAIN or spec is None or not is_user_module(name):
         return Answer(Source(name))
-    is_package, path = spec.submodule_search_locations is not None, spec.origin or ""
+    is_package, path = spec.submodule_search_locations is not None, (spec.origin or "") if spec.has_location else ""
     if not path.endswith(".py"):
-        return Answer(Source(name, found=is_package and not spec.has_location, is_package=is_package))
+        return Answer(Source(name, found=bool(path) or is_package, is_package=is_package, path=path))
     try:
         version = version_of(path)
         with open(path, "rb") as file:
@@ -57,7 +57,7 @@ def answer(name: str) -> Answer:
             "Reload the module, or run the program again."
         )
         return Answer(Source(name, failure=failure))
-    return Answer(Source(name, found=True, is_package=is_package), text, (path, version))
+    return Answer(Source(name, found=True, is_package=is_package, path=path), text, (path, version))
 
 
 def top_names() -> list[str]:

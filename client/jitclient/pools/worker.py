@@ -122,6 +122,9 @@ class _Worker:
     # ---- the main thread
 
     def _begin(self, message: Begin, body: bytearray) -> None:
+        if message.program:
+            # Statistics count this process as one of the program's.
+            sys.modules["__main__"].__file__ = message.program
         self._modules = DriverModules(self._ask, message.modules)
         self._modules.install()
         outcome = self._outcome(_load_and_call, (body,), "the initializer")
