@@ -383,7 +383,7 @@ def test_a_worker_that_hangs_is_left(shared_daemon: str, tmp_path: Path) -> None
 
 
 ORPHANS = """
-    import os, sys
+    import os, sys, time
     import jitclient
 
     def work(path):
@@ -397,7 +397,7 @@ ORPHANS = """
     pool = jitclient.pool("local:1")
     pool.submit(work, sys.argv[1])
     while not (os.path.exists(sys.argv[1]) and open(sys.argv[1]).read().endswith("\\n")):
-        pass
+        time.sleep(0.01)
     os.kill(os.getpid(), 9)
 """
 
