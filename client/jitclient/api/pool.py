@@ -16,6 +16,7 @@ from jitclient.core.directories import runtime_directory
 from jitclient.core.file_lock import lock, open_lock
 from jitclient.core.notices import print_notice
 from jitclient.core.settings import settings
+from jitclient.core.threads import Thread
 from jitclient.core.tracebacks import api_boundary
 from jitclient.errors import Incompatible, JitserverError
 from jitclient.jaxside import context, jax_settings
@@ -231,8 +232,10 @@ class Pool(Executor):
         self._end.detach()
         for job, index in self._schedule.close(cancel=True):
             job.sink.cancel(index)
+        # At once, since a host that is cut off takes seconds.
         for slot in self._slots:
-            slot.kill()
+            with contextlib.suppress(RuntimeError):  # no thread is available
+                Thread(slot.kill, "pool: end of a worker").start()
         for slot in self._slots:
             slot.thread.join(_KILL_SECONDS)
         # Tasks that ran have lost their workers.

@@ -36,10 +36,13 @@ class Frames:
         source: file descriptor that frames are read from.
         target: file descriptor that frames are written to; may be the same.
         patience: seconds without a byte after which the peer is silent.
+
+    Attributes:
+        patience: the same; may be changed.
     """
 
     def __init__(self, source: int, target: int, patience: float) -> None:
-        self._source, self._target, self._patience = source, target, patience
+        self._source, self._target, self.patience = source, target, patience
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(source, select.POLLIN)
         self._writable.register(target, select.POLLOUT)
@@ -81,8 +84,8 @@ class Frames:
 
     def _write(self, left: memoryview) -> None:
         while left:
-            if not self._writable.poll(self._patience * 1000):
-                raise Silent(f"the peer has not read for {self._patience:g} s")
+            if not self._writable.poll(self.patience * 1000):
+                raise Silent(f"the peer has not read for {self.patience:g} s")
             try:
                 left = left[os.write(self._target, left[:_CHUNK_BYTES]) :]
             except BlockingIOError:
@@ -95,8 +98,8 @@ class Frames:
             try:
                 got = os.readv(self._source, [left])
             except BlockingIOError:
-                if not self._readable.poll(self._patience * 1000):
-                    raise Silent(f"the peer has written nothing for {self._patience:g} s") from None
+                if not self._readable.poll(self.patience * 1000):
+                    raise Silent(f"the peer has written nothing for {self.patience:g} s") from None
                 continue
             if not got:
                 raise EOFError("the peer has closed the connection")

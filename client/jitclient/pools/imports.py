@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 
@@ -34,10 +34,13 @@ class DriverModules:
     Args:
         ask: asks the driver for the source of a module.
         names: top-level names of the driver's modules.
+
+    Attributes:
+        names: the same; they grow as the driver imports more.
     """
 
-    def __init__(self, ask: _ask, names: Sequence[str]) -> None:
-        self._ask, self._names = ask, frozenset(names)
+    def __init__(self, ask: _ask, names: Iterable[str]) -> None:
+        self._ask, self.names = ask, frozenset(names)
         self._lock = threading.RLock()
         base = runtime_directory() / "pool"
         _remove_abandoned(base)
@@ -60,7 +63,7 @@ class DriverModules:
 
     def is_named(self, name: str) -> bool:
         """Return whether a module is one that the program had imported."""
-        return name.partition(".")[0] in self._names
+        return name.partition(".")[0] in self.names
 
     def find(self, name: str, target: ModuleType | None) -> importlib.machinery.ModuleSpec | None:
         """Return the spec of a module whose source the driver has."""

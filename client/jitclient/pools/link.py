@@ -85,7 +85,7 @@ class Link:
                 self._exit()
                 raise self.host.refusal(self._process.returncode, "\n".join(self._lines))
             received += part
-        self._frames = Frames(self._socket.fileno(), self._socket.fileno(), self._patience)
+        self._frames = Frames(self._socket.fileno(), self._socket.fileno(), max(START_SECONDS, self._patience))
         self._is_greeted = True
         try:
             message, _ = self.receive()
@@ -94,6 +94,10 @@ class Link:
         if not isinstance(message, Hello):
             raise ProtocolError(f"pool: the worker at {self.host.name} began with {type(message).__name__}")
         versions.check(versions.installed(), message.versions, self.host.name, self.host.pip())
+
+    def begin_watch(self) -> None:
+        """Lose the worker if it gives no sign of life; during its start, its machine may be busy for longer."""
+        self._frames.patience = self._patience
 
     def send(self, message: Any, body: bytes = b"") -> None:
         """Send a message. Raises: OSError: the worker is lost."""

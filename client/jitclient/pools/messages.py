@@ -35,6 +35,12 @@ class Begin(msgspec.Struct, tag=True):
     program: str
 
 
+class Modules(msgspec.Struct, tag=True):
+    """Names as in `Begin`, after the program has imported more modules."""
+
+    modules: list[str]
+
+
 class Begun(msgspec.Struct, tag=True):
     """Answer to `Begin`. Body: the outcome of the initializer."""
 
@@ -114,4 +120,4 @@ class End(msgspec.Struct, tag=True):
 
 
 FromWorker = Hello | Begun | Report | Unreadable | Wanted
-ToWorker = Begin | Function | Calls | Source | Alive | End
+ToWorker = Begin | Modules | Function | Calls | Source | Alive | End

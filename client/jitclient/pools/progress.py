@@ -1,5 +1,6 @@
 """Progress bar of a map, on a terminal only."""
 
+import contextlib
 from typing import Protocol
 
 from jitclient.core.notices import is_terminal
@@ -40,13 +41,17 @@ class _Shown:
             transient=True,
         )
         self._task = self._progress.add_task(name, total=total)
-        self._progress.start()
+        with contextlib.suppress(Exception):
+            self._progress.start()
 
     def show(self, finished: int) -> None:
-        self._progress.update(self._task, completed=finished)
+        # The terminal may be gone, which is no concern of the tasks.
+        with contextlib.suppress(Exception):
+            self._progress.update(self._task, completed=finished)
 
     def close(self) -> None:
-        self._progress.stop()
+        with contextlib.suppress(Exception):
+            self._progress.stop()
 
 
 def bar(name: str, total: int | None) -> Bar:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
+from jitclient.core.tracebacks import hide_machinery
 from jitclient.pools.progress import Bar
 from jitclient.pools.schedule import Result
 
@@ -23,6 +24,9 @@ class FutureSink:
     def finish(self, results: Sequence[Result]) -> None:
         """Set the future's outcome."""
         for _, value, error in results:
+            # A pool that is killed may cancel a call whose result is under way.
+            if self.future.done():
+                continue
             if error is None:
                 self.future.set_result(value)
             else:
@@ -92,6 +96,9 @@ class MapSink:
                 count = more(index)
                 yield value
                 del value
+        except BaseException as raised:
+            hide_machinery(raised)
+            raise
         finally:
             self._is_cancelled = True
             with self._changed:

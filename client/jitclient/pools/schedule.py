@@ -129,7 +129,7 @@ class Schedule:
                 raise RuntimeError("pool: cannot submit a task after shutdown")
             job.calls.update(calls)
             self._queue.extend(zip(itertools.repeat(job), calls))
-            self._changed.notify(len(calls))
+            self._changed.notify_all()
 
     def close(self, cancel: bool) -> list[tuple[Job, int]]:
         """Accept no more calls; return those that waited, if they are cancelled."""

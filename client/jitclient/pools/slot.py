@@ -13,7 +13,7 @@ from jitclient.errors import Incompatible, JitserverError, WorkerLost
 from jitclient.pools import outcomes, pickling, sources
 from jitclient.pools.hosts import Host
 from jitclient.pools.link import Link
-from jitclient.pools.messages import BEAT_SECONDS, Alive, Begin, Begun, Calls, End, Function, Report, Wanted
+from jitclient.pools.messages import BEAT_SECONDS, Alive, Begin, Begun, Calls, End, Function, Modules, Report, Wanted
 from jitclient.pools.schedule import Batch, Schedule
 
 _MAX_FUNCTIONS = 64
@@ -160,6 +160,7 @@ class _Feed:
         self.when_lost: Callable[[], None] = lambda: None
         self._functions: OrderedDict[bytes, None] = OrderedDict()
         self._files: dict[str, sources.Version] = {}
+        self._modules: list[str] = []
         self._batch: Batch | None = None
         self._answered = threading.Event()
         self._begun: outcomes.Outcome | None = None
@@ -172,12 +173,14 @@ class _Feed:
         """
         Thread(self._receive, f"pool: receiver of {self.link.label}").start()
         try:
-            self.link.send(Begin(sources.top_names(), self._context.program), self._context.initializer)
+            self._modules = sources.top_names()
+            self.link.send(Begin(self._modules, self._context.program), self._context.initializer)
             self._wait()
         except (OSError, EOFError, JitserverError) as error:
             why = f"{self.link.cause_of(error)}\n{self.link.last_lines()}".strip()
             raise WorkerLost(f"pool: worker {self.link.label} died during its start: {why}") from error
         assert self._begun is not None
+        self.link.begin_watch()
         _, raised = outcomes.result_of(self._begun)
         if raised is not None:
             self.link.kill()
@@ -194,6 +197,9 @@ class _Feed:
             return
         self._batch = batch
         self.link.forget_lines()
+        if (modules := sources.top_names()) != self._modules:
+            self._modules = modules
+            self.link.send(Modules(modules))
         if job.digest in self._functions:
             self._functions.move_to_end(job.digest)
         else:

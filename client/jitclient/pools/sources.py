@@ -5,6 +5,7 @@ the driver. A module whose file is newer than the code that the program runs is 
 other code. A module that changes later, as in a notebook with `%autoreload`, makes the workers start again.
 """
 
+import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -36,6 +37,14 @@ class Answer(NamedTuple):
 
 def answer(name: str) -> Answer:
     """Return the source of a module, or an answer without one if it is no Python module of the program."""
+    try:
+        return _answer(name)
+    # The program's own finders may raise anything, as may its modules' attributes.
+    except Exception as error:
+        return Answer(Source(name, failure=f"module {name}: its source cannot be read ({error})"))
+
+
+def _answer(name: str) -> Answer:
     live = sys.modules.get(name)
     spec = getattr(live, "__spec__", None) or find_source(name)
     if name in _MAIN or spec is None or not is_user_module(name):
@@ -43,15 +52,11 @@ def answer(name: str) -> Answer:
     is_package, path = spec.submodule_search_locations is not None, (spec.origin or "") if spec.has_location else ""
     if not path.endswith(".py"):
         return Answer(Source(name, found=bool(path) or is_package, is_package=is_package, path=path))
-    try:
-        version = version_of(path)
-        with open(path, "rb") as file:
-            text = file.read()
-        # Another loader, such as pytest's, makes other code of the text.
-        is_current = live is None or type(spec.loader) is not SourceFileLoader or _is_code_of(live, text, path)
-    except (OSError, SyntaxError, ValueError) as error:
-        return Answer(Source(name, failure=f"module {name}: its source cannot be read ({error})"))
-    if not is_current:
+    version = version_of(path)
+    with open(path, "rb") as file:
+        text = file.read()
+    # Another loader, such as pytest's, makes other code of the text.
+    if live is not None and type(spec.loader) is SourceFileLoader and not _is_code_of(live, text, path):
         failure = (
             f"module {name}: {path} has changed since this program imported it, so workers would run other code. "
             "Reload the module, or run the program again."
@@ -62,7 +67,12 @@ def answer(name: str) -> Answer:
 
 def top_names() -> list[str]:
     """Return the top-level names of the loaded modules of the program."""
-    tops = {name.partition(".")[0] for name in list(sys.modules)} - set(_MAIN) - sys.stdlib_module_names
+    return _top_names(len(sys.modules))
+
+
+@functools.lru_cache(maxsize=1)
+def _top_names(_: int) -> list[str]:
+    tops = {name.partition(".")[0] for name in list(sys.modules)} - set(_MAIN)
     return sorted(top for top in tops if top in sys.modules and is_user_module(top))
 
 

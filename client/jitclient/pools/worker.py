@@ -36,6 +36,7 @@ from jitclient.pools.messages import (
     End,
     Function,
     Hello,
+    Modules,
     Report,
     Source,
     ToWorker,
@@ -108,6 +109,9 @@ class _Worker:
             message, body = self._inbox.get()
             if isinstance(message, Begin):
                 self._begin(message, body)
+            elif isinstance(message, Modules):
+                assert self._modules is not None
+                self._modules.names = frozenset(message.modules)
             elif isinstance(message, Function):
                 self._learn(message, body)
             elif isinstance(message, Calls):

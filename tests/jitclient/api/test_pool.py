@@ -107,8 +107,9 @@ def test_an_exception_has_the_traceback_of_the_worker_as_its_cause(pool: jitclie
     assert text.count("File ") == 1
     values = pool.map(lambda x: 1 // x, [1, 0, 1])
     assert next(values) == 1
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError) as raised:
         next(values)
+    assert [entry.path for entry in raised.traceback] == [Path(__file__)]
 
 
 def test_results_and_exceptions_that_cannot_be_pickled_are_errors_of_their_call_alone(pool: jitclient.Pool) -> None:
@@ -278,6 +279,20 @@ def test_a_module_that_changes_is_imported_again(pool: jitclient.Pool, tmp_path:
         sys.modules.pop("changing_module")
 
 
+def test_a_module_that_is_imported_later_comes_before_one_of_the_host(
+    pool: jitclient.Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Python's own has this name, too, and the workers have not imported it.
+    (tmp_path / "tabnanny.py").write_text("def value():\n    return 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert pool.submit(abs, -1).result() == 1
+    module = importlib.import_module("tabnanny")
+    try:
+        assert pool.submit(module.value).result() == 1
+    finally:
+        del sys.modules["tabnanny"]
+
+
 def test_settings_of_jax_and_install_hold_on_the_workers(shared_daemon: str) -> None:
     import jax
 
@@ -377,7 +392,7 @@ def test_a_worker_that_hangs_is_left(shared_daemon: str, tmp_path: Path) -> None
             os.kill(os.getpid(), signal.SIGSTOP)
         return os.getpid()
 
-    with jitclient.pool("local:1", timeout=3) as pool:
+    with jitclient.pool("local:1", timeout=5) as pool:
         first = pool.submit(os.getpid).result()
         assert pool.submit(stop_once).result() != first
 
