@@ -268,8 +268,8 @@ class _Arguments:
         self._count = 0
         self._is_read = False
 
-    def add(self, schedule: Schedule, job: Job, taken: int) -> int:
-        """Add the calls for which there is room; return the number of all calls added.
+    def add(self, schedule: Schedule, job: Job, taken: int) -> tuple[int, bool]:
+        """Add the calls for which there is room; return the number of all calls added, and whether these are all.
 
         Args:
             schedule: where to add them.
@@ -277,14 +277,17 @@ class _Arguments:
             taken: number of values taken.
         """
         if self._is_read:
-            return self._count
+            return self._count, True
         wanted = None if self._room is None else self._room + taken - self._count
-        some = [_call(args, {}) for args in itertools.islice(self._arguments, wanted)]
+        some: list[Any] = list(itertools.islice(self._arguments, wanted))
         self._is_read = wanted is None or len(some) < wanted
+        # Most maps are over numbers, and a look at each of them by itself takes longer than to send them.
+        if not pickling.PLAIN.issuperset(map(type, itertools.chain.from_iterable(some))):
+            some = [_call(args, {}) for args in some]
         if some:
             schedule.add(job, dict(enumerate(some, self._count)))
         self._count += len(some)
-        return self._count
+        return self._count, self._is_read
 
 
 class Kept:

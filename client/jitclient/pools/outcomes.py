@@ -1,6 +1,7 @@
 """Outcomes of calls, as a worker sends them: a value, or an exception with the text of its traceback."""
 
 import traceback
+from collections.abc import Sequence
 from typing import Any
 
 from jitclient.core.tracebacks import hide_machinery
@@ -49,6 +50,12 @@ def raised(error: BaseException, where: str) -> Outcome:
     except Exception:
         data = b""
     return RAISED, pickling.dumps_in_worker((data, summary, f'\n"""on {where}:\n{text}"""'))
+
+
+def results_of(indices: Sequence[int], found: Sequence[Outcome]) -> list[tuple[int, Any, BaseException | None]]:
+    """Return index, value and exception of each of these outcomes."""
+    pairs = zip(indices, found, strict=True)
+    return [(index, one[1], None) if one[0] == PLAIN else (index, *result_of(one)) for index, one in pairs]
 
 
 def result_of(outcome: Outcome) -> tuple[Any, BaseException | None]:

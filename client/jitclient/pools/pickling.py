@@ -54,7 +54,8 @@ class Snapshot(NamedTuple):
 
 def is_plain(value: Any) -> bool:
     """Return whether a value and all in it cannot change."""
-    return type(value) in PLAIN or (type(value) is tuple and all(map(is_plain, value)))
+    kind = type(value)
+    return kind in PLAIN or (kind is tuple and all(map(is_plain, value)))
 
 
 def snapshot(value: Any) -> Snapshot:

@@ -62,7 +62,7 @@ class MapSink:
     def finish(self, results: Sequence[Result]) -> None:
         """Keep outcomes until their turn."""
         with self._changed:
-            self._found.update((index, (value, error)) for index, value, error in results)
+            self._found.update({index: (value, error) for index, value, error in results})
             self._finished += len(results)
             if self._bar is not None:
                 self._bar.show(self._finished)
@@ -72,11 +72,12 @@ class MapSink:
         """Let the iteration raise an exception at a call that will not run."""
         self.finish([(index, None, CancelledError())])
 
-    def values(self, more: Callable[[int], int], begin_bar: Callable[[], Bar]) -> Iterator[Any]:
+    def values(self, more: Callable[[int], tuple[int, bool]], begin_bar: Callable[[], Bar]) -> Iterator[Any]:
         """Iterate over the values; calls that wait when the iteration ends are cancelled.
 
         Args:
-            more: adds the next calls once so many values were taken, and returns the number of all calls added.
+            more: adds the next calls once so many values were taken; returns the number of all calls added, and whether
+                there will be no more.
             begin_bar: shows a progress bar.
         """
         found = self._found
@@ -84,7 +85,7 @@ class MapSink:
             with self._changed:
                 self._bar = begin_bar()
                 self._bar.show(self._finished)
-            index, count = 0, more(0)
+            index, (count, is_all) = 0, more(0)
             while index < count:
                 value, error = found.pop(index) if index in found else self._wait_for(index)
                 if error is not None:
@@ -93,7 +94,8 @@ class MapSink:
                     finally:
                         del error
                 index += 1
-                count = more(index)
+                if not is_all:
+                    count, is_all = more(index)
                 yield value
                 del value
         except BaseException as raised:

@@ -1,7 +1,7 @@
 """Which worker runs which calls. State without I/O: the threads of the workers ask, and wait here for work.
 
 - Calls run in the order in which they were added. Short calls of one function are sent in batches that take about
-  `_BATCH_SECONDS`, and never more than half of a worker's share of what is left, so that workers finish together.
+  `_BATCH_SECONDS`, and not more than half of a worker's share of what is left, so that workers finish together.
 - Of a lost worker's calls, those without an outcome run again, each alone, before all others, and on another host
   if there is one. A call that was alone on its worker more than `retries` times when the worker died has failed.
 - If no worker can be started on any host, several times in a row, the calls that wait have failed.
@@ -19,6 +19,8 @@ from jitclient.core.digests import digest
 from jitclient.errors import WorkerLost
 
 _BATCH_SECONDS = 0.1
+# A smaller batch would cost more than it takes.
+_WORTHWHILE_SECONDS = 0.003
 _MIN_SECONDS = 1e-7
 MAX_FAILED_STARTS = 3
 """Failed starts of a worker, in a row, after which its host counts as down."""
@@ -269,13 +271,14 @@ class Schedule:
             if self._hosts[worker] not in lost.hosts or not self._is_elsewhere(lost.hosts):
                 del self._again[number]
                 return Batch(lost.job, collections.deque([lost.index]))
-        while self._queue:
-            job = self._queue[0][0]
+        queue = self._queue
+        while queue:
+            job = queue[0][0]
             indices = collections.deque[int]()
-            size = self._size(job)
-            while self._queue and self._queue[0][0] is job and len(indices) < size:
-                index = self._queue.popleft()[1]
-                if job.sink.start(index):
+            size, start = self._size(job), job.sink.start
+            while queue and queue[0][0] is job and len(indices) < size:
+                index = queue.popleft()[1]
+                if start(index):
                     indices.append(index)
                 else:
                     del job.calls[index]
@@ -292,7 +295,8 @@ class Schedule:
         if job.seconds is None:
             return 1
         share = math.ceil(len(self._queue) / (2 * max(1, len(self._up))))
-        return max(1, min(share, int(_BATCH_SECONDS / max(job.seconds, _MIN_SECONDS))))
+        seconds = max(job.seconds, _MIN_SECONDS)
+        return max(1, int(_WORTHWHILE_SECONDS / seconds), min(share, int(_BATCH_SECONDS / seconds)))
 
     def _failed(self, job: Job, index: int, why: str, cause: Exception | None = None) -> Failed:
         call = job.calls.pop(index, None)

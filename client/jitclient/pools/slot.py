@@ -264,8 +264,7 @@ class _Feed:
         schedule = self._context.schedule
         done = schedule.finish(batch, len(found), report.seconds)
         if found:
-            results = [(index, *outcomes.result_of(found[number])) for number, index in enumerate(done)]
-            batch.job.sink.finish(results)
+            batch.job.sink.finish(outcomes.results_of(done, found))
         if report.unstarted:
             schedule.give_back(batch.job, [batch.indices.pop() for _ in range(report.unstarted)][::-1])
         if report.is_last:

@@ -26,7 +26,7 @@ class Bar:
 def test_values_come_in_order_and_the_bar_ends_with_them() -> None:
     sink, bar = MapSink(None), Bar()
     sink.finish([(2, "c", None), (0, "a", None)])
-    values = sink.values(lambda taken: 3, lambda: bar)
+    values = sink.values(lambda taken: (3, True), lambda: bar)
     assert next(values) == "a"
     sink.finish([(1, "b", None)])
     assert list(values) == ["b", "c"]
@@ -38,7 +38,7 @@ def test_a_map_that_is_not_read_to_its_end_begins_no_more_calls() -> None:
     sink.finish([(0, None, ValueError("x"))])
     assert sink.start(1)
     with pytest.raises(ValueError, match="x"):
-        list(sink.values(lambda taken: 2, lambda: bar))
+        list(sink.values(lambda taken: (2, True), lambda: bar))
     assert not sink.start(1)
     assert bar.is_closed
     # A call that had begun then finishes, and nothing waits for it.
@@ -47,7 +47,7 @@ def test_a_map_that_is_not_read_to_its_end_begins_no_more_calls() -> None:
 
 def test_a_value_that_is_late_is_a_timeout() -> None:
     with pytest.raises(TimeoutError):
-        next(MapSink(0.0).values(lambda taken: 1, Bar))
+        next(MapSink(0.0).values(lambda taken: (1, True), Bar))
 
 
 def test_a_call_that_runs_again_is_not_cancelled_by_its_future() -> None:
