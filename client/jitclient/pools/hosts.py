@@ -1,7 +1,6 @@
 """Hosts of a pool, by their addresses: the command that starts a worker there, and the error if that fails."""
 
 import dataclasses
-import os
 import re
 import shutil
 import sys
@@ -12,7 +11,7 @@ from jitclient.errors import JitserverError, SettingsError, WorkerLost
 from jitclient.wire.address import remote
 from jitclient.wire.ssh import SshAddress
 
-_LOCAL = re.compile(r"local(?::(\d+))?")
+_LOCAL = re.compile(r"local:(\d+)")
 _SLURM = "slurm"
 _COMMAND = "pool-worker"
 _NODES_OWN = "the node's own"
@@ -162,13 +161,11 @@ def hosts_of(
 
 
 def _hosts_at(address: str, workers: int, daemon: str, options: Mapping[str, Any]) -> list[Host]:
-    if local := _LOCAL.fullmatch(address):
-        number = int(local[1]) if local[1] else len(os.sched_getaffinity(0))
-        if number > 0:
-            return [Local(daemon) for _ in range(number)]
-    elif (found := remote(address)) is not None:
+    if (local := _LOCAL.fullmatch(address)) and int(local[1]):
+        return [Local(daemon) for _ in range(int(local[1]))]
+    if (found := remote(address)) is not None:
         return [OverSsh(found) for _ in range(workers)]
-    elif address == _SLURM:
+    if address == _SLURM:
         of_srun = {name: value for name, value in options.items() if name != "nodes"}
         return [UnderSlurm(number, of_srun) for number in range(1, options.get("nodes", 1) * workers + 1)]
     raise SettingsError(

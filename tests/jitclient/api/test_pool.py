@@ -437,7 +437,7 @@ def test_a_worker_of_another_version_is_refused(shared_daemon: str, monkeypatch:
         jitclient.pool("local:2")
 
 
-@pytest.mark.parametrize("hosts", ["locals", "local:0", "unix:/tmp/x", [], "ssh://", "tcp://a"])
+@pytest.mark.parametrize("hosts", ["local", "local:0", "unix:/tmp/x", [], "ssh://", "tcp://a"])
 def test_a_host_that_is_none_is_refused(hosts: Any) -> None:
     with pytest.raises(SettingsError):
         jitclient.pool(hosts)
