@@ -9,9 +9,13 @@ from jitserver.cli.checks.finding import DaemonState, Finding
 Check = Callable[[DaemonState], Finding | Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
+    environment.command,
     environment.versions,
+    environment.plugins,
     environment.settings,
     machine.disk,
+    machine.file_system,
+    machine.shared_memory,
     machine.control_group,
     machine.memory_maps,
     machine.run_helpers,

@@ -5,6 +5,9 @@ import difflib
 import importlib.metadata
 import os
 import platform
+import shutil
+import sys
+import sysconfig
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -41,6 +44,28 @@ def versions(state: DaemonState) -> Finding:
     if differ:
         says += "; the daemon has " + ", ".join(f"{name} {version}" for name, version in differ.items())
     return verdict("versions", not differ, says, do, "problem" if fatal else "warning")
+
+
+def command(_: DaemonState) -> Finding:
+    """Check whether the shell runs this environment's command: other software has one of that name, as OpenJ9 does."""
+    own, found = os.path.join(sysconfig.get_path("scripts"), "jitserver"), shutil.which("jitserver")
+    if found is None:
+        return Finding("command", "ok", f"not on PATH: this environment's is {own}")
+    fits = os.path.realpath(found) == os.path.realpath(own)
+    says = f"jitserver on PATH is {found}" + ("" if fits else ", another program or that of another environment")
+    return verdict(
+        "command", fits, says, f"put {os.path.dirname(own)} first in PATH, or run {sys.executable} -m jitserver"
+    )
+
+
+def plugins(_: DaemonState) -> Iterator[Finding]:
+    """Check the versions of jax's own plugins for accelerators, which must be that of jaxlib."""
+    jaxlib = _installed("jaxlib")
+    for point in importlib.metadata.entry_points(group="jax_plugins"):
+        name, version = (point.dist.name.replace("_", "-"), point.dist.version) if point.dist else ("", "")
+        if jaxlib and name.startswith(("jax-cuda", "jax-rocm")):
+            says = f"{name} {version}, jaxlib {jaxlib}"
+            yield verdict("plugins", version == jaxlib, says, f"pip install '{name}=={jaxlib}'; jitserver restart")
 
 
 def _installed(name: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from jitclient.core.directories import cache_root
 from jitclient.session.launch import log_directory
 from jitclient.wire.labels import size
+from jitclient.wire.shared_memory import possible
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
 from jitserver.cli.common import helpers_line
 from jitserver.run import helpers, history
@@ -16,6 +17,11 @@ from jitserver.system.memory_limits import LimitedGroup, limited_groups
 
 _LOW_DISK_BYTES, _FULL_DISK_BYTES = 1 << 30, 100 << 20
 _HIGH_USE = 0.8
+_MOUNTS = Path("/proc/self/mounts")
+_REMOTE_FILE_SYSTEMS = frozenset(
+    # 9p and drvfs: the disks of Windows under WSL.
+    ["nfs", "nfs4", "cifs", "smb3", "9p", "drvfs", "fuse.sshfs", "lustre", "gpfs", "beegfs", "ceph", "afs"]
+)
 _MIN_MAPS = 65_530  # the kernel's default
 # Version 1 of cgroups reports a number above this if there is no limit.
 _UNLIMITED = 1 << 60
@@ -38,6 +44,27 @@ def disk(state: DaemonState) -> Iterator[Finding]:
             yield Finding("disk", "problem", says, "free disk space: without it, programs are cached in memory only")
         else:
             yield verdict("disk", free >= _LOW_DISK_BYTES, says, "free disk space: few programs fit")
+
+
+def file_system(_: DaemonState) -> Finding:
+    """Check whether the cache is on a local disk, where locks hold and look-ups do not wait for a network."""
+    directory = _existing(cache_root()).resolve()
+    mounts = [line.split()[1:3] for line in _MOUNTS.read_text().splitlines()]
+    # Of mounts at one place, the last one counts.
+    place, kind = max(
+        reversed([each for each in mounts if directory.is_relative_to(each[0])]), key=lambda at: len(at[0])
+    )
+    do = "set JITSERVER_CACHE_DIR to a directory on a local disk: over a network, look-ups are slow and locks may fail"
+    return verdict("file system", kind not in _REMOTE_FILE_SYSTEMS, f"the cache is on {kind}, mounted at {place}", do)
+
+
+def shared_memory(_: DaemonState) -> Finding:
+    """Check whether processes can share memory, which a container may forbid."""
+    fits = possible()
+    says = "large arrays cross in shared memory" if fits else "there is none: arrays are copied through the socket"
+    return verdict(
+        "shared memory", fits, says, "allow memfd_create and file seals in the container (its seccomp profile)"
+    )
 
 
 def memory_maps(state: DaemonState) -> Finding:

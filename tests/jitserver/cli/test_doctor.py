@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-CHECKS = {"versions", "settings", "disk", "control group", "memory maps", "daemon"}
+CHECKS = {
+    *("command", "versions", "settings", "disk", "file system", "shared memory", "control group", "memory maps"),
+    "daemon",
+}
 OF_A_DAEMON = {"daemon settings", "devices", "executables", "call"}
 
 
