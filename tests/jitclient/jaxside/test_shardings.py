@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-EIGHT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+from ...conftest import with_devices
+
+EIGHT = with_devices(8)
 WORKER = Path(__file__).with_name("placed_worker.py")
 NAMES = [
     line.removeprefix("def ").partition("(")[0]
