@@ -10,7 +10,7 @@ from jitserver.programs import executables
 
 
 def test_a_compilation_waits_for_no_storage_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cache, answers = executables._Compilations(tmp_path, 0.0, 1 << 30), threading.Event()
+    cache, answers = executables._Compilations(tmp_path, 0.0, 1 << 30, None), threading.Event()
     cache.put("key", b"executable", 1.0)
     assert cache.get("key") == (b"executable", 1.0)
     assert cache.get("unknown") is None
