@@ -22,7 +22,8 @@ import pytest
 _KEY = "jitserver"
 """Key of a worker's figures in what pytest-xdist sends to the controller."""
 
-_MAX_SLOWEST = 10
+_MAX_TESTS = 10
+"""Maximum number of tests that `--jitserver-report` lists."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--jitserver-cache", metavar="DIR", help="with --jitserver: the cache directory (default: JITSERVER_CACHE_DIR)"
     )
     group.addoption(
-        "--jitserver-report", action="store_true", help="with --jitserver: list what was compiled in this run, and why"
+        "--jitserver-report", action="store_true", help="with --jitserver: list the tests that made compilations"
     )
     parser.addini("jitserver", "the same as the option --jitserver", type="bool", default=False)
 
@@ -50,6 +51,8 @@ class _Suite:
 
     def __init__(self, config: pytest.Config) -> None:
         self._figures: list[dict[str, Any]] = []
+        self._tests: list[tuple[float, int, str]] = []
+        self._before = (0, 0.0)
         self._why_off = ""
         try:
             _keep_compilations(config.getoption("jitserver_cache"))
@@ -57,11 +60,21 @@ class _Suite:
         except Exception as error:
             self._why_off = str(error) or type(error).__name__
 
+    def pytest_runtest_logstart(self) -> None:
+        """Note what was made before a test."""
+        self._before = _made()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Note what a test made."""
+        times, took = (after - before for after, before in zip(_made(), self._before, strict=True))
+        if times:
+            self._tests = sorted([*self._tests, (took, int(times), nodeid)], reverse=True)[:_MAX_TESTS]
+
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Send the figures of a worker to the controller."""
         sent = getattr(session.config, "workeroutput", None)
         if sent is not None:
-            sent[_KEY] = _figures()
+            sent[_KEY] = self._own_figures()
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -76,8 +89,20 @@ class _Suite:
         if self._why_off:
             terminalreporter.write_line(f"jitserver: is off: {self._why_off}", yellow=True)
         else:
-            for line in _lines([each for each in (*self._figures, _figures()) if each], wants_report):
+            for line in _lines([each for each in (*self._figures, self._own_figures()) if each], wants_report):
                 terminalreporter.write_line(line)
+
+    def _own_figures(self) -> dict[str, Any]:
+        """Return the figures of this process, in types that pytest-xdist can send; none if jax was not used."""
+        cache = _cache()
+        if cache is None:
+            return {}
+        return {
+            "found": (cache.found, cache.saved_seconds),
+            "made": (cache.compiled, cache.compiled_seconds),
+            "excluded": dict(cache.excluded),
+            "tests": self._tests,
+        }
 
 
 def _keep_compilations(directory: str | None) -> None:
@@ -103,17 +128,15 @@ def _keep_compilations(directory: str | None) -> None:
     compilation_cache.keep_compilations()
 
 
-def _figures() -> dict[str, Any]:
-    """Return the figures of this process, in types that pytest-xdist can send; none if jax was not used."""
-    cache = getattr(sys.modules.get("jitclient.jaxside.compilation_cache"), "own", lambda: None)()
-    if cache is None:
-        return {}
-    return {
-        "found": (cache.found, cache.saved_seconds),
-        "made": (cache.compiled, cache.compiled_seconds),
-        "excluded": dict(cache.excluded),
-        "slowest": list(cache.slowest),
-    }
+def _cache() -> Any:
+    """Return the cache that this process's jax uses; None if there is no jax, or none of ours."""
+    return getattr(sys.modules.get("jitclient.jaxside.compilation_cache"), "own", lambda: None)()
+
+
+def _made() -> tuple[int, float]:
+    """Return the number and the seconds of the compilations that this process has made."""
+    cache = _cache()
+    return (0, 0.0) if cache is None else _total([(cache.compiled, cache.compiled_seconds), *cache.excluded.values()])
 
 
 def _lines(figures: list[dict[str, Any]], wants_report: bool) -> Iterator[str]:
@@ -130,13 +153,13 @@ def _lines(figures: list[dict[str, Any]], wants_report: bool) -> Iterator[str]:
     parts = [f"{found:,} found ({seconds(max(0.0, saved))} saved)", f"{made:,} made ({seconds(took)})"]
     if others:
         parts.append(f"{others:,} made in each run ({seconds(others_took)})")
-    yield f"jitserver: {found + made + others:,} compilations: {', '.join(parts)}"
+    number = found + made + others
+    yield f"jitserver: {number:,} compilation{'' if number == 1 else 's'}: {', '.join(parts)}"
     if wants_report:
         for reason, (times, took) in excluded.items():
             yield f"  made in each run: {times:,} in {seconds(took)}, because {reason}"
-        slowest = sorted((each for one in figures for each in one["slowest"]), reverse=True)
-        for took, name in slowest[:_MAX_SLOWEST]:
-            yield f"  slowest: {name}, {seconds(took)}"
+        for took, times, test in sorted((each for one in figures for each in one["tests"]), reverse=True)[:_MAX_TESTS]:
+            yield f"  made by a test: {times:,} in {seconds(took)}, {test}"
 
 
 def _total(counts: Iterable[tuple[int, float]]) -> tuple[int, float]:

@@ -55,6 +55,7 @@ def test_a_suite_has_the_verdicts_of_plain_jax_and_finds_its_compilations(run_py
     # Each worker compiles what it needs itself.
     assert found_again >= made + found
     assert "because the program calls back into Python" in second.stdout
+    assert re.findall(r"made by a test: 1 in .*, test_suite.py::(\w+)", second.stdout) == ["test_a_callback"]
 
 
 WITHOUT_JAX = """
@@ -99,17 +100,21 @@ def test_a_cache_that_cannot_be_used_is_a_line_and_no_failure(
 def test_the_figures_of_all_workers_are_added() -> None:
     import pytest_jitserver
 
-    def of(found: int, made: int, *slowest: tuple[float, str], **excluded: tuple[int, float]) -> dict[str, Any]:
-        return {"found": (found, 2.0 * found), "made": (made, 0.5), "excluded": excluded, "slowest": [*slowest]}
+    def of(found: int, made: int, *tests: tuple[float, int, str], **excluded: tuple[int, float]) -> dict[str, Any]:
+        return {"found": (found, 2.0 * found), "made": (made, 0.5), "excluded": excluded, "tests": [*tests]}
 
-    figures = [of(3, 1, (0.4, "jit_f")), of(1000, 0, (9.0, "jit_g"), reason=(2, 5.0)), of(0, 0, reason=(1, 1.0))]
+    figures = [
+        of(3, 1, (0.4, 1, "a")),
+        of(1000, 0, reason=(2, 5.0)),
+        of(0, 0, (1.0, 1, "b"), reason=(1, 1.0)),
+    ]
     line, *details = pytest_jitserver._lines(figures, wants_report=True)
     assert line == (
         "jitserver: 1,007 compilations: 1,003 found (0:33:26 saved), 1 made (1.5 s), 3 made in each run (6.0 s)"
     )
     assert details == [
         "  made in each run: 3 in 6.0 s, because reason",
-        "  slowest: jit_g, 9.0 s",
-        "  slowest: jit_f, 400 ms",
+        "  made by a test: 1 in 1.0 s, b",
+        "  made by a test: 1 in 400 ms, a",
     ]
     assert list(pytest_jitserver._lines([of(0, 0)], wants_report=True)) == []

@@ -14,7 +14,6 @@ The digest covers the key and all that follows the digest, so that a file under 
 """
 
 import contextlib
-import heapq
 import os
 import struct
 import threading
@@ -39,7 +38,6 @@ _MAX_BYTES = 1 << 30
 _MAX_FILE_BYTES = 32 << 20
 _TRIMMING_KEYS = "00"
 """First digits of the keys whose `put` also trims: one in 256, in all processes together."""
-_MAX_SLOWEST = 20
 _RETRY_SECONDS = 30.0
 """Seconds without another attempt after a file could not be written."""
 
@@ -76,8 +74,6 @@ class CompilationCache:
         self.compiled_seconds = 0.0
         self.excluded: dict[str, tuple[int, float]] = {}
         """Number and seconds of the compilations that no cache may have, by the reason."""
-        self.slowest: list[tuple[float, str]] = []
-        """Seconds and names of the slowest compilations that this process has made; a heap."""
         self._min_seconds = min_seconds
         self._max_bytes = max_bytes
         self._retry_at = 0.0
@@ -143,7 +139,7 @@ class CompilationCache:
         self.found += 1
         self.saved_seconds += seconds - finding_seconds
 
-    def count_compiled(self, name: str, seconds: float, why_excluded: str) -> None:
+    def count_compiled(self, seconds: float, why_excluded: str) -> None:
         """Count a compilation that this thread has just made, and why no cache may have it; empty if one may."""
         _thread_state.saved = None
         if why_excluded:
@@ -152,9 +148,6 @@ class CompilationCache:
         else:
             self.compiled += 1
             self.compiled_seconds += seconds
-        heapq.heappush(self.slowest, (seconds, name))
-        if len(self.slowest) > _MAX_SLOWEST:
-            heapq.heappop(self.slowest)
 
 
 _own: CompilationCache | None = None

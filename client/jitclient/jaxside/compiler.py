@@ -49,7 +49,7 @@ class Compilations(Protocol):
     def wants(self, seconds: float) -> bool: ...
     def put(self, key: str, executable: bytes, seconds: float) -> None: ...
     def count_found(self, seconds: float, finding_seconds: float) -> None: ...
-    def count_compiled(self, name: str, seconds: float, why_excluded: str) -> None: ...
+    def count_compiled(self, seconds: float, why_excluded: str) -> None: ...
 
 
 def use(cache: Compilations, by_text: bool = False) -> bool:
@@ -180,7 +180,7 @@ class _Hook:
         started = time.monotonic()
         executable = self._compile(*own)
         seconds = time.monotonic() - started
-        self._cache.count_compiled(module_name, seconds, why_excluded)
+        self._cache.count_compiled(seconds, why_excluded)
         if key and self._cache.wants(seconds) and not self._why_excluded(compile_options, host_callbacks):
             _attempt(self._keep, key, executable, seconds)
         return executable

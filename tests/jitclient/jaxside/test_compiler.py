@@ -299,14 +299,12 @@ COUNTED = """
     import jax, jax.numpy as jnp
     x = jnp.ones(3)
     cache = compilation_cache.own()
-    def slow(x): return jnp.linalg.inv(jnp.outer(x, x) + jnp.eye(3))
-    jax.jit(slow)(x)
+    jax.jit(lambda x: jnp.linalg.inv(jnp.outer(x, x) + jnp.eye(3)))(x)
     jax.jit(lambda x: jax.pure_callback(lambda y: y, x, x))(x)
     jax.jit(lambda x: x * 2).lower(x).compile()
     result = [
         {reason: times for reason, (times, _) in cache.excluded.items()},
-        "jit_slow" in [name for _, name in cache.slowest],
-        all(seconds > 0 for seconds in (cache.compiled_seconds, *(seconds for _, seconds in cache.excluded.values()))),
+        cache.compiled_seconds > 0,
         cache.saved_seconds > 0,
     ]
 """
@@ -317,10 +315,8 @@ def test_compilations_are_counted_with_the_reason_why_none_is_kept(run: Run) -> 
         "the program calls back into Python": 1,
         "the program compiles it itself, with lower and compile": 1,
     }
-    (first, _), (second, (_, compiled)) = run(COUNTED), run(COUNTED)
-    assert first == [excluded, True, True, False]
-    assert (second[:2], compiled) == ([excluded, False], 0)
-    assert second[3]
+    assert run(COUNTED)[0] == [excluded, True, False]
+    assert run(COUNTED)[0] == [excluded, False, True]
 
 
 @pytest.mark.parametrize(
