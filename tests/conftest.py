@@ -76,16 +76,10 @@ HASTY = "--xla_backend_optimization_level=0"
 """With this, XLA compiles in half the time. What it makes of a program is the same in all processes."""
 
 
-def with_devices(number: int) -> dict[str, str]:
-    """Return the variable that gives XLA so many devices of the CPU, and has it optimize as in this process."""
-    flags = os.environ.get("XLA_FLAGS", "").split()
-    return {"XLA_FLAGS": " ".join([*flags, f"--xla_force_host_platform_device_count={number}"])}
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    """Has XLA optimize less in the core and in the rest; with other marks, it compiles as it does for users."""
+    """Has XLA optimize less in the core; with other marks, it compiles as it does for users."""
     record_outcomes(config)
-    if config.option.markexpr in ("not slow", "slow"):
+    if config.option.markexpr == "not slow":
         os.environ["XLA_FLAGS"] = HASTY
 
 

@@ -16,8 +16,6 @@ import pytest
 
 from jitserver.store.disk import Store
 
-from ..conftest import with_devices
-
 PROGRAM = """
     import json, sys
     import jax, jax.numpy as jnp, numpy as np
@@ -280,7 +278,7 @@ def test_what_other_versions_or_another_processor_made_is_never_loaded(own: Any,
 def test_other_settings_of_the_process_have_another_part_of_the_cache(own: Any, folder: Path) -> None:
     with own.serving():
         own.run(ONE)
-    with own.serving(**with_devices(2)):
+    with own.serving(XLA_FLAGS="--xla_force_host_platform_device_count=2"):
         own.run(ONE)
         assert own.counts()["traces"] == 1
     assert len(list(folder.iterdir())) == 2
@@ -305,11 +303,11 @@ SHARDED = """
 
 
 def test_programs_over_several_devices(own: Any) -> None:
-    two = with_devices(2)
-    with own.serving(**two):
-        first = own.run(SHARDED, **two)
-    with own.serving(**two):
-        assert own.run(SHARDED, **two) == first
+    two = "--xla_force_host_platform_device_count=2"
+    with own.serving(XLA_FLAGS=two):
+        first = own.run(SHARDED, XLA_FLAGS=two)
+    with own.serving(XLA_FLAGS=two):
+        assert own.run(SHARDED, XLA_FLAGS=two) == first
         assert (own.counts()["traces"], own.counts()["restores"]) == (0, 2)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from ..conftest import HASTY
+
 PROGRAM = """
     import json, sys, time
     import jitclient, numpy as np
@@ -66,11 +68,12 @@ def test_hundreds_of_functions_of_one_client(
     short_path: Path, new_daemon: Callable[..., Any], run_script: Callable[..., Any]
 ) -> None:
     address = f"unix:{short_path}/d.sock"
+    fast = {"XLA_FLAGS": HASTY}
     (short_path / "sitecustomize.py").write_text(textwrap.dedent(IDLE_SOON))
     paths = os.pathsep.join(filter(None, (str(short_path), os.environ.get("PYTHONPATH"))))
-    with new_daemon(address, "--program-memory", str(MAX_PROGRAMS), env={"PYTHONPATH": paths}) as daemon:
+    with new_daemon(address, "--program-memory", str(MAX_PROGRAMS), env={"PYTHONPATH": paths, **fast}) as daemon:
         before = len(re.findall("\n", Path(f"/proc/{daemon.pid}/maps").read_text()))
-        found = run_script(PROGRAM, str(FUNCTIONS), env={"JITSERVER_ADDRESS": address})
+        found = run_script(PROGRAM, str(FUNCTIONS), env={"JITSERVER_ADDRESS": address, **fast})
     assert found["wrong"] == []
     assert found["traces"] == FUNCTIONS  # those that had left were not made again
     assert found["restores"] >= FUNCTIONS // 20

@@ -14,6 +14,8 @@ import pytest
 
 from jitserver.cli import examples
 
+from ..conftest import HASTY
+
 TOP = Path(__file__).parents[2]
 EXAMPLES = TOP / "examples"
 RAISING = {"nnx_graph_updates": 1}
@@ -53,8 +55,8 @@ for number, cell in enumerate(cells):
 
 @pytest.fixture(scope="module")
 def own_daemon(new_daemon: Callable[..., Any]) -> Iterator[str]:
-    eight = {"JAX_NUM_CPU_DEVICES": "8"}
-    with tempfile.TemporaryDirectory(prefix="js-") as folder, new_daemon(f"unix:{folder}/d.sock", env=eight):
+    env = {"JAX_NUM_CPU_DEVICES": "8", "XLA_FLAGS": HASTY}
+    with tempfile.TemporaryDirectory(prefix="js-") as folder, new_daemon(f"unix:{folder}/d.sock", env=env):
         yield f"unix:{folder}/d.sock"
 
 
@@ -74,7 +76,7 @@ def run(address: str, *arguments: str, warns: bool = False, seed: int = 0) -> st
     filters = ["-W", "error", *(["-W", "ignore::DeprecationWarning"] if warns else [])]
     done = subprocess.run(
         [sys.executable, *filters, *arguments],
-        env={**os.environ, "JITSERVER_ADDRESS": address, "PYTHONHASHSEED": str(seed)},
+        env={**os.environ, "JITSERVER_ADDRESS": address, "PYTHONHASHSEED": str(seed), "XLA_FLAGS": HASTY},
         capture_output=True,
         text=True,
         timeout=300,

@@ -18,8 +18,6 @@ import jitclient
 from jitclient import errors
 from jitclient.wire.address import Address
 
-from ..conftest import with_devices
-
 EXACT = """
     import pathlib
     import jax, jax.numpy as jnp
@@ -410,7 +408,7 @@ def test_every_kind_of_array_comes_back(serve: Any, start_client: Any, restart: 
     assert stay(second).devices() == second.devices() == {jax.devices()[1]}
     print("same")
 """
-    flags = with_devices(2)
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     with serve(**flags) as daemon:
         client = start_client(daemon, source, **flags)
         client.says("ready")

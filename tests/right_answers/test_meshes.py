@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from ..conftest import with_devices
 from .processes import MESHES, Outcomes, cases, named, run
 
-EIGHT = with_devices(8)
+EIGHT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 COLD = named(MESHES, "COLD")
 
 

@@ -3,7 +3,7 @@
 In each round, a daemon serves clients whose hash seeds differ from its own and from each other. In the core, that is
 one client with some programs; in the other rounds, a second client meets what the first one left in the daemon. In one
 of these, a third client has the hash seed of the first one; in the other, the clients also compare each program with a
-trace of theirs; in that one, XLA optimizes as it does for users.
+trace of theirs.
 
 A program may say of its cases, by name:
     WARM: the program of neither client is made from its own trace alone, and nothing is traced for the second one.
@@ -66,14 +66,12 @@ def answers(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFac
     @functools.cache
     def of(these: Round) -> tuple[dict[str, Outcomes], dict[str, Outcomes], Outcomes]:
         clients = dict(zip(("first", "second"), these.seeds, strict=False))
-        optimized = {"XLA_FLAGS": ""} if these.verifies else {}
-        folder = str(tmp_path_factory.mktemp("compiled"))
-        compiled = {**COMPILED_ONCE, "JAX_COMPILATION_CACHE_DIR": folder, **optimized}
+        compiled = {**COMPILED_ONCE, "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.mktemp("compiled"))}
         seeded = sorted({case.partition(".")[0] for case in SEEDED})
         plain = {client: run("plain", seed, PROGRAMS, *these.programs, **compiled) for client, seed in clients.items()}
         address = f"unix:{tmp_path_factory.mktemp('d')}/s"
         more = {"JITSERVER_ADDRESS": address, "JITSERVER_VERIFY": "always" if these.verifies else "new", **compiled}
-        with new_daemon(address, env={"PYTHONHASHSEED": "100", **optimized}):
+        with new_daemon(address, env={"PYTHONHASHSEED": "100"}):
             served = {
                 client: run("served", seed, PROGRAMS, *these.programs, **more) for client, seed in clients.items()
             }

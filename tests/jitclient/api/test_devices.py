@@ -16,9 +16,7 @@ import pytest
 import jitclient
 import jitserver
 
-from ...conftest import with_devices
-
-EIGHT = with_devices(8)
+EIGHT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 
 MESH = """
 import json, sys, warnings
@@ -56,7 +54,7 @@ def test_devices_are_told_without_jax(run_script: Callable[..., Any]) -> None:
 
 
 def test_they_are_the_daemons_own(own: Any) -> None:
-    with own.serving(**with_devices(3)):
+    with own.serving(XLA_FLAGS="--xla_force_host_platform_device_count=3"):
         found = own.run(
             "import json, jax, jitclient; print(json.dumps([len(jax.devices()), [d.id for d in jitclient.devices()]]))"
         )
@@ -269,7 +267,7 @@ def test_a_program_is_not_served_to_a_daemon_with_other_devices(
     program = four + "print(float(jitclient.jit(lambda x: x.sum(), in_shardings=rows)(X)))"
     for count, compiles in ((8, 1), (4, 1), (8, 0)):
         sources = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}  # where they are not installed
-        env = {**with_devices(count), **sources}
+        env = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}", **sources}
         with jitserver.run_daemon(address, short_path / "cache", env=env):
             assert run_script(program, env={**EIGHT, "JITSERVER_ADDRESS": address}) == 496.0
             assert counts(address)["compiles"] == compiles, count

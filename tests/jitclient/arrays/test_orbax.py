@@ -12,8 +12,6 @@ from flax import nnx
 
 import jitclient
 
-from ...conftest import with_devices
-
 ocp = pytest.importorskip("orbax.checkpoint")
 
 pytestmark = [
@@ -144,7 +142,7 @@ print(json.dumps(found))
 
 
 def test_it_saves_and_restores_shards(own: Any) -> None:
-    eight = with_devices(8)
+    eight = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     with own.serving(**eight):
         plain, ours = own.run(SHARDED, **eight)
     assert ours == plain

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from ...conftest import HASTY
+
 HERE = Path(__file__).parent
 
 
@@ -105,6 +107,7 @@ def work(mode, folder, out, *flags, base, seed=0, cwd=None):
         "PYTHONHASHSEED": str(seed),
         "PYTHONDONTWRITEBYTECODE": "1",
         "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": HASTY,
         # the kinds build the same models in every process
         "JAX_COMPILATION_CACHE_DIR": str(base / "compiled"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",

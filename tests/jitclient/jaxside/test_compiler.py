@@ -12,8 +12,6 @@ import pytest
 
 from jitclient.jaxside import compiler as hook
 
-from ...conftest import with_devices
-
 HEADER = """
     import json, os, sys
     from jitclient.jaxside import compilation_cache, own_jax
@@ -238,7 +236,10 @@ PARTITIONS = """
 
 def test_functions_that_partition_programs_count(run: Run) -> None:
     # With the second, jax's key does not even have the function's id.
-    env = {**with_devices(2), "JAX_REMOVE_CUSTOM_PARTITIONING_PTR_FROM_CACHE_KEY": "1"}
+    env = {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_REMOVE_CUSTOM_PARTITIONING_PTR_FROM_CACHE_KEY": "1",
+    }
     assert run(PARTITIONS, "3", **env)[0] == 3
     assert run(PARTITIONS, "5", **env)[0] == 5
 

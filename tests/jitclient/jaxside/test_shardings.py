@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from ...conftest import with_devices
-
-EIGHT = with_devices(8)
+EIGHT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 WORKER = Path(__file__).with_name("placed_worker.py")
 NAMES = [
     line.removeprefix("def ").partition("(")[0]
