@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from jitclient.errors import ProtocolError
 from jitclient.wire.array_transport import HostArray
+from jitclient.wire.memfd import possible
 from jitclient.wire.messages import Leased, Return
 from jitclient.wire.shared_memory import (
     MAX_LENT_BLOCKS,
@@ -21,7 +22,6 @@ from jitclient.wire.shared_memory import (
     Reader,
     capacity_for,
     copy_into,
-    possible,
     room_for,
     smallest_fitting,
 )

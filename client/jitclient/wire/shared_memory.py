@@ -13,11 +13,11 @@ import numpy as np
 
 from jitclient.errors import ProtocolError
 from jitclient.wire.array_transport import ALIGNMENT, HostArray
+from jitclient.wire.memfd import MIN_CAPACITY, SEALS, sealed
 
 MAX_LENT_BLOCKS = 32
 """Maximum number of blocks that one connection leases at a time: each takes up to two file descriptors per side."""
 
-_MIN_CAPACITY = 64 << 10
 _STEPS = 4  # block sizes per power of two
 
 
@@ -53,10 +53,8 @@ class OwnBlock(Block):
     """
 
     def __init__(self, number: int, capacity: int) -> None:
-        self.fd = os.memfd_create("jitserver", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        self.fd = sealed(capacity)
         try:
-            os.ftruncate(self.fd, capacity)
-            fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALS)
             super().__init__(number, capacity, self.fd)
         except BaseException:
             os.close(self.fd)
@@ -65,17 +63,6 @@ class OwnBlock(Block):
 
 
 AnyBlock = TypeVar("AnyBlock", bound=Block)
-
-
-def possible() -> bool:
-    """Return whether this machine supports shared memory blocks."""
-    if sys.platform != "linux" or not hasattr(os, "memfd_create"):
-        return False
-    try:
-        OwnBlock(0, _MIN_CAPACITY)
-    except OSError:  # a sandbox may forbid it
-        return False
-    return True
 
 
 def can_cross(sock: socket.socket) -> bool:
@@ -94,7 +81,7 @@ def received(number: int, capacity: int, fd: int) -> Block:
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
     except OSError as error:
         raise ProtocolError("the peer sent a file descriptor that is not shared memory") from error
-    if seals != _SEALS:
+    if seals != SEALS:
         raise ProtocolError("the peer sent shared memory with unexpected seals")
     size = os.fstat(fd).st_size
     if size != capacity:
@@ -104,8 +91,8 @@ def received(number: int, capacity: int, fd: int) -> Block:
 
 def capacity_for(nbytes: int) -> int:
     """Return the block size for `nbytes` bytes: one of a few sizes, so that blocks can be reused."""
-    if nbytes <= _MIN_CAPACITY:
-        return _MIN_CAPACITY
+    if nbytes <= MIN_CAPACITY:
+        return MIN_CAPACITY
     step = (1 << (nbytes - 1).bit_length()) // 2 // _STEPS
     return -(-nbytes // step) * step
 
@@ -152,6 +139,3 @@ class Reader:
 
 def _aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
-
-
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL if sys.platform == "linux" else 0

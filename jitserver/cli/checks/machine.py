@@ -8,7 +8,7 @@ from pathlib import Path
 from jitclient.core.directories import cache_root
 from jitclient.session.launch import log_directory
 from jitclient.wire.labels import size
-from jitclient.wire.shared_memory import possible
+from jitclient.wire.memfd import possible
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
 from jitserver.cli.common import helpers_line
 from jitserver.run import helpers, history
