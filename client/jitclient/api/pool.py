@@ -11,14 +11,12 @@ from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
 from jitclient.api import keeping, switch
-from jitclient.core.digests import digest
-from jitclient.core.directories import runtime_directory
-from jitclient.core.file_lock import lock, open_lock
+from jitclient.api.pool_keeping import Kept
 from jitclient.core.notices import print_notice
 from jitclient.core.settings import settings
 from jitclient.core.threads import Thread
 from jitclient.core.tracebacks import api_boundary
-from jitclient.errors import Incompatible, JitserverError
+from jitclient.errors import Incompatible
 from jitclient.jaxside import context, jax_settings
 from jitclient.pools import pickling
 from jitclient.pools.hosts import Host, hosts_of
@@ -31,7 +29,6 @@ from jitclient.wire.address import remote
 
 _T = TypeVar("_T")
 
-_MAX_LOADER_BYTES = 1 << 20
 # A named array is looked up as soon as the worker begins the call.
 _NAME_SECONDS = 300.0
 _KILL_SECONDS = 5.0
@@ -190,7 +187,7 @@ class Pool(Executor):
     @api_boundary
     def keep(
         self, name: str, load: Callable[[], Any], *, deps: Iterable[Any] | None = None, ttl: float | None = keeping.DAY
-    ) -> "Kept":
+    ) -> Kept:
         """Keep the result of a function on the daemon of each host, as `jitclient.keep` does.
 
         Each host calls the function when a task first needs it, unless the name holds its result already, as in the
@@ -290,53 +287,7 @@ class _Arguments:
         return self._count, self._is_read
 
 
-class Kept:
-    """Data on the daemon of each host, made by `Pool.keep`: an argument for tasks, which get a tree of arrays."""
-
-    def __init__(self, name: str, load: Callable[[], Any], deps: tuple[Any, ...] | None, ttl: float | None) -> None:
-        if not callable(load):
-            raise TypeError(f"pool.keep({name!r}): pass a function that returns the data, and not {load!r:.60}")
-        self._name, self._load = name, pickling.dumps(load)
-        if len(self._load) > _MAX_LOADER_BYTES:
-            raise ValueError(
-                f"pool.keep({name!r}): the function holds {len(self._load) >> 20} MiB, which each task would carry. "
-                "Let it read the data on the host"
-            )
-        self._rest = deps, ttl
-
-    def __reduce__(self) -> Any:
-        return _kept_on_host, (self._name, self._load, *self._rest)
-
-    def __repr__(self) -> str:
-        return f"<data {self._name!r} of a pool>"
-
-
 # ---- in a worker
-
-
-_found: dict[tuple[str, bytes], Any] = {}
-
-
-def _kept_on_host(name: str, load: bytes, deps: Any, ttl: float | None) -> Any:
-    """Return the tree that is kept on this host, loaded by one worker while others of the host wait."""
-    key = name, load
-    if key not in _found:
-        with _only_one(name):
-            _found[key] = keeping.keep(name, pickling.loads(load), deps=deps, ttl=ttl)
-    return _found[key]
-
-
-@contextlib.contextmanager
-def _only_one(name: str) -> Iterator[None]:
-    """Let one process of the host at a time load data under a name."""
-    try:
-        file = open_lock(runtime_directory() / f"keep-{digest(name.encode(), 8).hex()}.lock")
-    except (OSError, JitserverError):
-        yield
-        return
-    with file:
-        lock(file)
-        yield
 
 
 def _prepare(
