@@ -26,6 +26,8 @@ _POLL_SECONDS = 0.5
 _RENEW_SECONDS = 5.0
 _STALE_SECONDS = 20.0
 """Seconds without a renewal after which a claim is void, by the clock of the machine that waits."""
+_MAX_WAIT_SECONDS = 3600.0
+"""Seconds after which this machine compiles as well: the compiler of the other may hang."""
 _MAX_CLAIM_BYTES = 4096
 
 
@@ -52,13 +54,14 @@ class SharedCompilations:
         """
         claim_name = entries.claim_name(key)
         claim, since, is_mine = b"", time.monotonic(), False
+        end = since + _MAX_WAIT_SECONDS
         while True:
             found = self._found(key)
             if found is not None:
                 if is_mine:  # another machine has finished after this one had looked, and before it claimed
                     self.release(key)
                 return found
-            if self._storage.why_off or is_mine:
+            if self._storage.why_off or is_mine or time.monotonic() > end:
                 return None
             now = bytes(self._storage.get(claim_name, _MAX_CLAIM_BYTES) or b"")
             if now and now != claim:
@@ -76,7 +79,9 @@ class SharedCompilations:
                 time.sleep(_POLL_SECONDS)
 
     def _found(self, key: str) -> tuple[bytes, float] | None:
-        found = self._storage.get(entries.compilation_name(key), MAX_ENTRY_BYTES, _DOWNLOAD_SECONDS)
+        name = entries.compilation_name(key)
+        # Asked first, as most have none, and a storage that hangs must not take as long as a download may.
+        found = self._storage.get(name, MAX_ENTRY_BYTES, _DOWNLOAD_SECONDS) if self._storage.has(name) else None
         if found is None or len(found) <= _SECONDS.size:
             return None
         seconds: float = _SECONDS.unpack_from(found)[0]

@@ -38,11 +38,14 @@ class Share:
     def lists_of(self, base: str) -> dict[tuple[str, ...], float]:
         """Return the lists of names in the manifests of a base key, with the seconds that making a program took."""
         found: dict[tuple[str, ...], float] = {}
+        end = time.monotonic() + READ_SECONDS  # for all together
         for number in range(_MAX_LISTS):
             listed = self._names(entries.names_name(base, number))
             if listed is None:
                 break
             found[listed.names] = listed.seconds
+            if time.monotonic() > end:
+                break
         if not found:
             self._count("missed")
         return found

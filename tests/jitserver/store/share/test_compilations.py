@@ -79,6 +79,17 @@ def test_a_machine_that_is_gone_holds_up_nobody(
     assert machine().get("key") is None
 
 
+def test_a_compiler_that_hangs_elsewhere_is_not_waited_for_for_ever(
+    machine: Callable[..., SharedCompilations], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, other = machine(), machine()
+    assert first.get("key") is None  # and its claim is renewed for as long as it takes
+    monkeypatch.setattr(compilations, "_MAX_WAIT_SECONDS", 0.05)
+    assert other.get("key") is None
+    assert fsspec.filesystem("memory").exists(claim_of(url))  # it is the other's
+    first.release("key")
+
+
 def test_a_claim_that_no_member_has_signed_holds_up_nobody(
     machine: Callable[..., SharedCompilations], url: str
 ) -> None:
