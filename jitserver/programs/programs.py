@@ -21,6 +21,7 @@ from jitserver.programs.counters import Counters
 from jitserver.programs.failures import TraceFailed
 from jitserver.programs.inspection import info_of
 from jitserver.programs.keys import CallKey
+from jitserver.programs.manifest_names import ManifestNames
 from jitserver.programs.program import Program, ReportPhase
 from jitserver.programs.traces import ambient
 from jitserver.programs.traces.lock import Busy
@@ -76,9 +77,7 @@ class Programs:
         self._candidates: dict[str, _Candidate] = {}  # by base key, the oldest first
         # By base key: clients that have yet to settle the candidate.
         self._waiting: collections.Counter[str] = collections.Counter()
-        self._names: dict[str, set[tuple[str, ...]]] = {}  # by base key: the lists of names in its manifests
-        # By base key: what making its programs took that the lab's cache has; empty if it has none.
-        self._shared: dict[str, dict[tuple[str, ...], float]] = {}
+        self._names = ManifestNames(cache)
         self._agreed: dict[str, bytes] = {}  # by name in manifests: the digest in a client whose trace agreed
         self._lock = threading.Lock()
         self._tracing: SingleFlight[Entry] = SingleFlight(self._candidate)
@@ -95,14 +94,14 @@ class Programs:
         """
         base, lookup_digest = keys.call_key(lookup), _digest_of(lookup)
         found = self._find(base, lookup, lookup_digest, report_phase)
-        if found is None and self._ask_share(base.text):
+        if found is None and self._names.ask_share(base.text):
             found = self._find(base, lookup, lookup_digest, report_phase)
         return found
 
     def _find(
         self, base: CallKey, lookup: Lookup, lookup_digest: bytes, report_phase: ReportPhase
     ) -> Hit | tuple[tuple[str, ...], ...] | None:
-        lists, sent = self._lists_of(base.text), {each.names: each for each in lookup.manifests}
+        lists, sent = self._names.lists_of(base.text), {each.names: each for each in lookup.manifests}
         if not all(names in sent for names in lists if names):
             return tuple(names for names in lists if names)
         for one in [*(sent[names] for names in lists if names), Manifest()]:
@@ -116,19 +115,10 @@ class Programs:
                 return hit
         return None
 
-    def _ask_share(self, base: str) -> bool:
-        """Ask the lab's cache for the lists of names of a base key, once; return whether it has any."""
-        if self.cache.share is None or base in self._shared:
-            return False
-        self._shared[base] = self.cache.share.lists_of(base)
-        for names in self._shared[base]:
-            self._note_names(base, names)
-        return bool(self._shared[base])
-
     def key_of(self, lookup: Lookup) -> CallKey | tuple[tuple[str, ...], ...]:
         """Return the key of a lookup's program, or the lists of names whose state the client must send first."""
         base = keys.call_key(lookup)
-        lists, sent = self._lists_of(base.text), {each.names: each for each in lookup.manifests}
+        lists, sent = self._names.lists_of(base.text), {each.names: each for each in lookup.manifests}
         if not all(names in sent for names in lists if names):
             return tuple(names for names in lists if names)
         for names in filter(None, lists):
@@ -212,7 +202,7 @@ class Programs:
         key = base.under(settled.manifest)
         if settled.why:
             self._refuse(key.text, CaptureError(settled.why), settled.name)
-            self._note_names(base.text, settled.manifest.names)
+            self._names.note(base.text, settled.manifest.names)
             return
         candidate = self._candidates.get(base.text)
         if candidate is None:
@@ -262,18 +252,6 @@ class Programs:
     def _candidate(self, key: str) -> Entry | None:
         found = self._candidates.get(key)
         return None if found is None else found.entry
-
-    def _lists_of(self, base: str) -> list[tuple[str, ...]]:
-        """Return the lists of names in a key's manifests, the longest (most specific) first."""
-        known = self._names.get(base)
-        if known is None:
-            known = self._names.setdefault(base, set(self.cache.names_of(base)))
-        return sorted(known, key=lambda names: (-len(names), names))
-
-    def _note_names(self, base: str, names: tuple[str, ...]) -> None:
-        self._lists_of(base)
-        with self._lock:
-            self._names[base] = {*self._names[base], names}
 
     def _hit(self, key: CallKey, lookup_digest: bytes, report_phase: ReportPhase) -> Hit | None:
         level = "disk" if self.cache.memory.get(key.text) is None else "memory"
@@ -371,7 +349,7 @@ class Programs:
         facts = serialization.facts_of(built, request.lookup.signature.context)
         stored = Stored(entry.info, entry.components, facts, _encode(request))
         kept = self.cache.keep(entry, stored, self._serializer(entry), payload)
-        self._note_names(key.base, request.manifest.names)
+        self._names.note(key.base, request.manifest.names)
         return kept
 
     # ---- programs on the disk
@@ -423,8 +401,7 @@ class Programs:
         return self._restoring.get(key.text, lambda: self._restore(key, report_phase))[0]
 
     def _restore(self, key: CallKey, report_phase: ReportPhase) -> Entry | None:
-        seconds = self._shared.get(key.base, {})
-        found = self.cache.load(key.text, max(seconds.values(), default=None))
+        found = self.cache.load(key.text, self._names.seconds_shared(key.base))
         if found is None:
             return None
         stored, executable, is_shared = found
