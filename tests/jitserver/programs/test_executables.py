@@ -1,12 +1,20 @@
 """Compilations by their text, on storage that hangs or fails."""
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.export
+import numpy as np
 import pytest
 
+from jitclient.jaxside import tree
 from jitclient.jaxside.compilation_cache import CompilationCache
-from jitserver.programs import executables
+from jitclient.wire.messages import Signature, Spec, Traced
+from jitserver.programs import executables, program
 
 
 def test_a_compilation_waits_for_no_storage_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,3 +31,89 @@ def test_a_compilation_waits_for_no_storage_that_hangs(tmp_path: Path, monkeypat
         assert not (tmp_path / "other").exists()
     finally:
         answers.set()
+
+
+class Lab:
+    """The compilations of a lab that has one, and what happens to them."""
+
+    def __init__(self, has: dict[str, bytes]) -> None:
+        self.has, self.done = has, list[tuple[str, ...]]()
+
+    def get(self, key: str) -> tuple[bytes, float] | None:
+        self.done.append(("get", key))
+        return (self.has[key], 7.0) if key in self.has else None
+
+    def put(self, key: str, executable: bytes, seconds: float) -> None:
+        self.done.append(("put", key))
+
+    def release(self, key: str) -> None:
+        self.done.append(("release", key))
+
+
+def test_long_programs_ask_the_lab_and_others_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known, unknown = map(executables._of_machine, ("known", "unknown"))
+    lab = Lab({known: b"executable of another machine"})
+    cache = executables._Compilations(tmp_path, 0.0, 1 << 30, lab)  # type: ignore[arg-type]
+    monkeypatch.setattr(executables, "_compilations", cache)
+    with executables.compiling("a short text"):
+        assert cache.get("known") is None
+        cache.put("short", b"executable", 1.0)
+    assert lab.done == []
+    with executables.compiling("a long text" * 10_000):
+        assert cache.get("known") == (b"executable of another machine", 7.0)
+        assert cache.get("unknown") is None
+        cache.put("unknown", b"executable", 1.0)
+    assert lab.done == [("get", known), ("get", unknown), ("put", unknown), ("release", unknown)]
+    # This machine keeps both.
+    assert cache.get("known") == (b"executable of another machine", 7.0)
+    assert cache.get("unknown") == (b"executable", 1.0)
+    assert len(lab.done) == 4
+
+
+def test_a_claim_is_given_up_where_the_compilation_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lab = Lab({})
+    cache = executables._Compilations(tmp_path, 0.0, 1 << 30, lab)  # type: ignore[arg-type]
+    monkeypatch.setattr(executables, "_compilations", cache)
+
+    def compile_in_vain() -> None:
+        with executables.compiling("a long text" * 10_000):
+            assert cache.get("unknown") is None
+            raise RuntimeError("XLA cannot compile this")
+
+    with pytest.raises(RuntimeError):
+        compile_in_vain()
+    assert lab.done[-1] == ("release", executables._of_machine("unknown"))
+    assert cache.get("other") is None
+    assert lab.done[-1] == ("release", executables._of_machine("unknown"))
+
+
+def test_each_program_is_compiled_where_the_lab_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, compiled_in = list[str](), list[bool]()
+
+    @contextlib.contextmanager
+    def compiling(text: str) -> Iterator[None]:
+        texts.append(text)
+        before = compiled_in.copy()
+        yield
+        assert compiled_in == [*before, True]
+
+    real = jax.stages.Lowered.compile
+
+    def compile_in(self: Any, *args: Any, **named: Any) -> Any:
+        compiled_in.append(True)
+        return real(self, *args, **named)
+
+    monkeypatch.setattr(executables, "compiling", compiling)
+    monkeypatch.setattr(jax.stages.Lowered, "compile", compile_in)
+    spec = Spec((3,), "float32")
+    exported = jax.export.export(jax.jit(lambda x: [x * 2]))(jax.ShapeDtypeStruct((3,), "float32"))
+    built = program.from_client(
+        bytes(exported.serialize()),
+        Traced("key", (spec,), tree.UNKNOWN),
+        Signature(None, (spec,), (), (), (), ()),
+        "double",
+        lambda _: None,
+    )
+    (text,) = texts
+    assert "stablehlo.multiply" in text
+    assert built.run(np.arange(3, dtype=np.float32))[0].tolist() == [0.0, 2.0, 4.0]
