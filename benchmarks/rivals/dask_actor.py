@@ -1,11 +1,10 @@
 """A Dask actor that holds jitted functions; each call waits for its answer, as an actor's arguments are values."""
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.rivals import Caller, no_server
+from benchmarks.rivals import Caller, clusters, no_server
 from benchmarks.rivals.ray_actor import Jitted
 
 NAME = "Dask actor"
@@ -16,17 +15,7 @@ serve = no_server
 @contextlib.contextmanager
 def connect() -> Iterator[Caller]:
     """A Dask cluster of its own with one worker process, and one actor in it."""
-    import distributed
-
-    cluster = distributed.LocalCluster(
-        n_workers=1,
-        threads_per_worker=1,
-        processes=True,
-        dashboard_address=None,
-        memory_limit=None,
-        silence_logs=logging.CRITICAL,
-    )
-    with cluster, distributed.Client(cluster) as client:
+    with clusters.dask(workers=1) as client:
         actor = client.submit(Jitted, actor=True).result()
 
         def jit(fun: Callable[..., Any]) -> Callable[..., Any]:

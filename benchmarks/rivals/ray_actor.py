@@ -1,13 +1,10 @@
 """A Ray actor that holds jitted functions. Its answers are references, which later calls take as they are."""
 
 import contextlib
-import os
-import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from benchmarks.processes import FINDS_BENCHMARKS
-from benchmarks.rivals import Caller, no_server
+from benchmarks.rivals import Caller, clusters, no_server
 
 NAME = "Ray actor"
 NEEDS = ("jax", "ray")
@@ -39,19 +36,7 @@ class Jitted:
 @contextlib.contextmanager
 def connect() -> Iterator[Caller]:
     """A Ray of its own on this machine, with one actor."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    import ray
-
-    ray.init(
-        num_cpus=2,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        object_store_memory=_STORE_BYTES,
-        runtime_env={"env_vars": FINDS_BENCHMARKS},
-        _temp_dir=tempfile.gettempdir(),
-    )
-    try:
+    with clusters.ray(object_store_memory=_STORE_BYTES) as ray:
         actor = ray.remote(Jitted).options(num_cpus=1).remote()
 
         def jit(fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,5 +44,3 @@ def connect() -> Iterator[Caller]:
             return lambda *args: actor.call.remote(number, *args)
 
         yield Caller(jit, ray.put, lambda result: ray.wait([result], fetch_local=False), ray.get)
-    finally:
-        ray.shutdown()
