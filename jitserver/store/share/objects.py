@@ -102,10 +102,10 @@ class Objects:
         path = Path(self._path(name))
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{uuid.uuid4().hex}")
-        # With the mode of any file that the user writes: other members of the group may be allowed to read it.
-        with open(temporary, "xb") as file:
-            file.write(data)
         try:
+            # With the mode of any file that the user writes: other members of the group may be allowed to read it.
+            with open(temporary, "xb") as file:
+                file.write(data)
             yield temporary, path
         finally:
             temporary.unlink(missing_ok=True)

@@ -1,8 +1,11 @@
 """Objects appear completely or not at all, on a folder as in a bucket."""
 
 import concurrent.futures
+import errno
+import io
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -84,3 +87,17 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pyte
 def test_a_storage_without_its_library_says_what_to_install() -> None:
     with pytest.raises(SettingsError, match="JITSERVER_SHARE='nonsense://x'"):
         Objects("nonsense://x")
+
+
+@pytest.mark.parametrize("write", [Objects.put, Objects.create])
+def test_a_write_that_fails_leaves_no_file(
+    write: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(io.FileIO):
+        def write(self, data: object) -> int:
+            raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(module, "open", Full, raising=False)
+    with pytest.raises(OSError, match="no space left"):
+        write(Objects(f"file://{tmp_path}"), "a/b", b"data")
+    assert [path.name for path in tmp_path.rglob("*")] == ["a"]
