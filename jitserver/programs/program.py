@@ -210,6 +210,7 @@ def from_client(program: bytes, traced: Traced, signature: Signature, name: str,
     if [spec.shape for spec in traced.results] != [spec.shape for spec in built.results]:
         raise CaptureError("the program's results do not match the client's description")
     built.results, built.tree, built.foreign = traced.results, traced.tree, traced.foreign
+    built.seconds["trace"] += traced.seconds
     built.evidence, built.agreed_order_free = traced.evidence.digest, traced.evidence.order_free
     return built
 

@@ -50,6 +50,32 @@ def test_a_fresh_home_finds_what_another_machine_has_made(lab: Any, tmp_path: Pa
         assert lab.counts()["traces"] == 0
 
 
+def test_the_trace_of_a_client_counts_for_what_a_program_takes_to_make(lab: Any, tmp_path: Path) -> None:
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "scaling.py").write_text("GAIN = 2.0\n\ndef scaled(x):\n    return x * GAIN\n")
+    lab.env["PYTHONPATH"] = str(packages)
+    program = """
+        import json, time
+        import numpy as np
+        import jitclient, scaling
+
+        scaling.GAIN = 3.0  # the daemon traces with 2.0, so it gets the client's trace
+
+        @jitclient.jit
+        def step(x):
+            time.sleep(1)
+            return scaling.scaled(x)
+
+        print(json.dumps(step(np.arange(3.0, dtype="float32")).tolist()))
+    """
+    for folder, found in ("one", 0), ("other", 1):
+        with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/{folder}"):
+            assert lab.run(program, PYTHONPATH=str(packages)) == [0.0, 3.0, 6.0]
+            share = lab.counts()["share"]
+            assert (share.found, share.seconds_saved >= 1) == (found, bool(found))
+
+
 def test_a_program_that_this_machine_cannot_load_is_made_here(lab: Any, tmp_path: Path) -> None:
     with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
         assert lab.run(PROGRAM) == VALUE

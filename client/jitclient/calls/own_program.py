@@ -34,7 +34,7 @@ def for_all_processes(miss: Miss, why: CaptureError | None) -> Program:
         raise CaptureError(decision.reason)
     after = unchanged(miss)
     structure, evidence = tree.encode(own.structure(), miss.ref), own.comparable_evidence(miss.ref)
-    traced = Traced(exported.key, exported.results, structure, evidence, exported.foreign)
+    traced = Traced(exported.key, exported.results, structure, evidence, exported.foreign, own.seconds)
     log = CompileLog(miss.wanted, identity.parts, why)
     return _sent(miss, identity.lookup, exported.program, traced, manifest_of(miss), log, after)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 14
+PROTOCOL = 15
 """Version of the protocol, compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, REPLY, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK = 16, 17, 18, 19, 20, 21, 22, 23
@@ -256,7 +256,7 @@ class Traced(Message):
     """Program that the client traced: the digest of its bytes, its results, and the evidence of the trace.
 
     A program that only processes with the same trace find needs no evidence. `foreign` are the foreign functions that
-    the daemon must register.
+    the daemon must register. `seconds` are those of the trace that processes which find the program save.
     """
 
     key: str
@@ -264,6 +264,7 @@ class Traced(Message):
     tree: Value
     evidence: Evidence = Evidence()
     foreign: tuple[ForeignFunction, ...] = ()
+    seconds: float = 0.0
 
 
 class Prepare(Message):
