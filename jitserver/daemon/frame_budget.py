@@ -1,7 +1,8 @@
 """Limit on the memory of the large frames that a daemon is receiving, on all its connections together.
 
-A frame takes as much as its peer has sent of it. Where memory is short, the later frames wait until earlier ones have
-arrived, except for those whose peers pause: their connections are closed. Their clients reconnect and send again.
+A frame takes as much as its peer has sent of it. Where memory is short, the slowest frame makes room: its connection is
+closed, and its client reconnects and sends again. Frames that began less than a second ago are spared, so that a frame
+waits for a second at most, and a client that sends without a pause is not disturbed.
 """
 
 import contextlib
@@ -15,15 +16,15 @@ from jitclient.wire.messages import MAX_FRAME_BYTES
 
 log = logging.getLogger(__name__)
 
-_PAUSE_SECONDS = 1.0
-"""Seconds for the next part of a frame, after which its peer counts as one that pauses."""
+_SPARED_SECONDS = 1.0
+"""Age up to which a frame does not make room for others."""
 
 
 @dataclass(eq=False)
 class _Frame:
     cut_off: Callable[[], None]
+    began: float
     nbytes: int = 0
-    awaited_since: float | None = None  # None while the frame waits for memory, not for its peer
 
 
 class FrameBudget:
@@ -48,9 +49,10 @@ class FrameBudget:
             cut_off: closes the frame's connection; another thread may call it.
 
         Yields:
-            A function that reserves bytes for the next part of the frame, and waits while there are none.
+            A function that reserves bytes for the next part of the frame, and waits while there are none. It raises
+            EOFError if the frame has made room for others.
         """
-        frame = _Frame(cut_off)
+        frame = _Frame(cut_off, self._clock())
         with self._changed:
             self._frames[frame] = None
         try:
@@ -58,31 +60,35 @@ class FrameBudget:
         finally:
             self._release(frame)
 
-    def used_bytes(self) -> int:
-        """Return the bytes that are reserved now."""
-        return sum(frame.nbytes for frame in list(self._frames))
+    def _used_bytes(self) -> int:
+        return sum(frame.nbytes for frame in self._frames)
 
     def _reserve(self, frame: _Frame, nbytes: int) -> None:
         with self._changed:
-            frame.awaited_since = None
-            while self.used_bytes() + nbytes > self._max_bytes:
-                if self._cut_off_pausing():
-                    continue
+            while frame in self._frames and self._used_bytes() + nbytes > self._max_bytes:
                 if frame is next(iter(self._frames)):
                     break
-                self._changed.wait(_PAUSE_SECONDS)
+                if not self._cut_off_slowest(frame):
+                    self._changed.wait(_SPARED_SECONDS)
+            if frame not in self._frames:
+                raise EOFError("the frame has made room for others")
             frame.nbytes += nbytes
-            frame.awaited_since = self._clock()
 
-    def _cut_off_pausing(self) -> bool:
-        limit = self._clock() - _PAUSE_SECONDS
-        pausing = [frame for frame in self._frames if frame.awaited_since is not None and frame.awaited_since <= limit]
-        for frame in pausing:
-            frame.cut_off()
-            self._release(frame)
-        if pausing:
-            log.warning("connections: closed %d that paused within a frame, as others need the memory", len(pausing))
-        return bool(pausing)
+    def _cut_off_slowest(self, asking: _Frame) -> bool:
+        now = self._clock()
+        ages = {frame: now - frame.began for frame in self._frames if frame is not asking and frame.nbytes}
+        old = [frame for frame, age in ages.items() if age >= _SPARED_SECONDS]
+        if not old:
+            return False
+        slowest = min(old, key=lambda frame: frame.nbytes / ages[frame])
+        self._release(slowest)
+        slowest.cut_off()
+        log.warning(
+            "connections: closed one that sent %d bytes of a frame in %.0f s, as others need the memory",
+            slowest.nbytes,
+            ages[slowest],
+        )
+        return True
 
     def _release(self, frame: _Frame) -> None:
         with self._changed:

@@ -11,11 +11,15 @@ import sys
 import termios
 import weakref
 from collections.abc import Iterator, Sequence
+from time import monotonic
 
 from rpyc.core.stream import SocketStream
 
 STALL_SECONDS = 60.0
 """Seconds after which a peer that stops in the middle of a frame, or does not read, is disconnected."""
+
+_MIN_BYTES = 256 << 10
+"""Bytes of a frame that a peer must send in each `STALL_SECONDS`: a byte now and then does not hold a connection."""
 
 _FD_BYTES = array.array("i").itemsize
 _PROBES = 3
@@ -118,15 +122,18 @@ class WireStream(SocketStream):  # type: ignore[misc]
         """Fill `view` with the rest of a frame, within which the peer may not pause for long.
 
         Raises:
-            TimeoutError: the peer stopped in the middle of the frame.
+            TimeoutError: the peer stopped in the middle of the frame, or sends it too slowly.
             EOFError: the connection closed.
         """
-        done = 0
+        done, start = 0, monotonic()
+        seconds = STALL_SECONDS * -(-len(view) // _MIN_BYTES)
         if self._patience is None:
             _set_limit(self.sock, socket.SO_RCVTIMEO, self._stall)
         try:
             while done < len(view):
                 done += self._receive(view[done : done + _READ_BYTES], socket.MSG_WAITALL)
+                if done < len(view) and monotonic() - start > seconds:
+                    raise TimeoutError(f"the peer sent {done:,} of {len(view):,} bytes of a frame in {seconds:.0f} s")
         except BlockingIOError as error:
             raise TimeoutError(f"the peer paused within a frame for {self._stall:.0f} s") from error
         finally:

@@ -39,26 +39,32 @@ def test_a_frame_that_ends_or_fails_frees_its_memory(frames: Frames) -> None:
     with frames.budget.frame(list) as reserve:
         reserve(4)
         reserve(5)
-        assert frames.budget.used_bytes() == 9
     with contextlib.suppress(EOFError), frames.budget.frame(list) as reserve:
         reserve(10)
         raise EOFError
-    assert frames.budget.used_bytes() == 0
-
-
-def test_frames_whose_peers_pause_make_room(frames: Frames) -> None:
-    first, second, third = map(frames.begin, ("first", "second", "third"))
+    first, second = frames.begin("first"), frames.begin("second")
     first(4)
-    second(4)
-    frames.clock.now += 0.5
-    second(1)
-    frames.clock.now += 0.5
-    third(5)
-    assert frames.cut_off == ["first"]
-    assert frames.budget.used_bytes() == 10
+    second(6)
+    assert frames.cut_off == []
 
 
-def test_a_pause_harms_no_frame_while_there_is_room(frames: Frames) -> None:
+def test_the_slowest_frame_makes_room(frames: Frames) -> None:
+    slowest, fastest, other = map(frames.begin, ("slowest", "fastest", "other"))
+    fastest(1)
+    slowest(2)
+    frames.clock.now += 5
+    other(3)
+    fastest(4)
+    late = frames.begin("late")
+    late(2)
+    assert frames.cut_off == ["slowest"]
+    with pytest.raises(EOFError, match="made room for others"):
+        slowest(1)
+    late(3)
+    assert frames.cut_off == ["slowest", "other"]
+
+
+def test_no_frame_is_cut_off_while_there_is_room(frames: Frames) -> None:
     first, second = frames.begin("first"), frames.begin("second")
     first(5)
     frames.clock.now += 1000
@@ -67,13 +73,28 @@ def test_a_pause_harms_no_frame_while_there_is_room(frames: Frames) -> None:
     assert frames.cut_off == []
 
 
+def test_many_frames_that_wait_for_memory_leave_it_to_one_that_does_not(frames: Frames) -> None:
+    """Each holds a part, and needs another, which the peer never completes."""
+    waiting = [frames.begin(f"waiting {number}") for number in range(10)]
+    for reserve in waiting:
+        reserve(1)
+    frames.clock.now += 1
+    healthy = frames.begin("healthy")
+    for _ in range(8):
+        healthy(1)
+    assert len(frames.cut_off) == 8
+    assert "healthy" not in frames.cut_off
+
+
 def test_the_first_frame_does_not_wait_for_later_ones(frames: Frames) -> None:
-    first, second = frames.begin("first"), frames.begin("second")
+    first, second, third = map(frames.begin, ("first", "second", "third"))
     first(5)
     second(5)
     first(5)
     assert frames.cut_off == []
-    assert frames.budget.used_bytes() == 15
+    frames.clock.now += 1
+    third(1)
+    assert frames.cut_off == ["second", "first"], "what it took beyond the limit counts"
 
 
 def test_a_frame_waits_for_others_that_arrive(frames: Frames) -> None:
@@ -86,4 +107,3 @@ def test_a_frame_waits_for_others_that_arrive(frames: Frames) -> None:
     waiting.join(60)
     assert not waiting.is_alive()
     assert frames.cut_off == []
-    assert frames.budget.used_bytes() == 10
