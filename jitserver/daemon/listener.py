@@ -179,9 +179,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         alternate_stack.install()
         try:
             connection = DaemonConnection(self.service, sock, pid, self._pool, self._frames)
-            # A session without a connection, whose client may return, counts as one.
-            sessions = sum(not session.presence.is_connected() for session in self._sessions.all())
-            connection.is_surplus = len(self.clients) + sessions > self._max_connections
+            connection.is_surplus = len(self.clients) > self._max_connections
             self.heartbeat.connections.add(connection)
             connection.serve_all()
         finally:
@@ -191,3 +189,4 @@ class Listener(ThreadedServer):  # type: ignore[misc]
                 self.heartbeat.connections.discard(connection)
                 if connection.session is not None:
                     self._sessions.leave(connection.session, connection.pid)
+                    self._sessions.limit_absent(self._max_connections)

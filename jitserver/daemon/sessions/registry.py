@@ -81,6 +81,14 @@ class Sessions:
         self._end_absent(absent, "and other programs needed the memory")
         return True
 
+    def limit_absent(self, max_count: int) -> None:
+        """Close sessions of absent clients beyond a number of them: first those whose clients would miss no array."""
+        absent = [session for session in self.all() if not session.presence.is_connected()]
+        absent.sort(key=lambda session: (bool(session.arrays) or session.is_on_disk(), -_absent_seconds(session)))
+        for session in absent[: max(0, len(absent) - max_count)]:
+            if session.presence.expire(0):
+                self._end_absent(session, "and too many other programs were not connected either")
+
     def _end_absent(self, session: Session, why: str) -> None:
         if session.presence.has_exited():
             why = "its client has exited"

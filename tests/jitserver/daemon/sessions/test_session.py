@@ -154,6 +154,25 @@ def test_memory_that_is_needed_is_taken_from_the_client_that_is_away_longest(clo
     assert not sessions.end_longest_absent()
 
 
+def test_of_too_many_absent_clients_those_leave_first_that_would_miss_nothing(clock: Clock) -> None:
+    sessions = Sessions()
+    here, _ = sessions.begin(0)
+    longest, long = missed(sessions), missed(sessions)
+    clock.now += 60
+    empty, last = missed(sessions, handles=0), missed(sessions, handles=0)
+    clock.now += 60
+    sessions.limit_absent(4)
+    assert sessions.all() == [here, longest, long, empty, last]
+    sessions.limit_absent(3)
+    assert sessions.all() == [here, longest, long, last]
+    sessions.limit_absent(1)
+    assert sessions.all() == [here, long]
+    assert "and too many other programs were not connected either" in sessions.lost[longest.token]
+    assert sessions.resume(long.token, 0) is not None
+    sessions.limit_absent(0)
+    assert sessions.all() == [here, long], "a client that is back is not absent"
+
+
 def test_a_goodbye_ends_the_session_once_no_process_is_connected(client: subprocess.Popen[bytes]) -> None:
     sessions = Sessions()
     session, _ = sessions.begin(os.getpid())
