@@ -8,11 +8,13 @@ import socket
 from typing import Any
 
 import msgspec
+from rpyc.core import consts
 
 from jitclient.errors import ProtocolError
 from jitclient.wire.channel import LENGTH, WireChannel
 from jitclient.wire.connection import WireConnection
 from jitclient.wire.encoding import decoded, decoder
+from jitclient.wire.envelope import decoded_request
 from jitclient.wire.messages import (
     BUSY,
     CALLED_BACK,
@@ -135,6 +137,15 @@ class DaemonConnection(WireConnection):
             super().act_on(data)
         finally:
             self.busy_since = None
+
+    def _dispatch(self, data: bytes) -> None:
+        if len(data) <= FIRST_FRAME_BYTES:
+            super()._dispatch(data)
+            return
+        self._recvlock.release()
+        if data[0] != consts.MSG_REQUEST:
+            raise ProtocolError(f"a frame of kind {data[0]} with {len(data):,} bytes is refused")
+        self._dispatch_request(*decoded_request(data[1:]))
 
     def on_frame(self, kind: int, body: bytes) -> None:
         """Handle a lease or return of shared memory, or a late answer to a callback of a Run that is over."""

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from time import monotonic
 
-from jitclient.wire.messages import MAX_FRAME_BYTES
-
 log = logging.getLogger(__name__)
 
 _SPARED_SECONDS = 1.0
@@ -35,7 +33,7 @@ class FrameBudget:
         clock: the time in seconds.
     """
 
-    def __init__(self, max_bytes: int = 8 * MAX_FRAME_BYTES, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, max_bytes: int = 128 << 20, clock: Callable[[], float] = monotonic) -> None:
         self._max_bytes = max_bytes
         self._clock = clock
         self._frames: dict[_Frame, None] = {}  # in the order in which they began

@@ -2,6 +2,7 @@
 
 import threading
 
+from jitclient.wire.messages import MAX_LISTS
 from jitserver.store.tiers import Tiers
 
 
@@ -19,11 +20,11 @@ class ManifestNames:
         self._shared: dict[str, dict[tuple[str, ...], float]] = {}
 
     def lists_of(self, base: str) -> list[tuple[str, ...]]:
-        """Return the lists of names in a key's manifests, the longest (most specific) first."""
+        """Return the lists of names in a key's manifests, the longest (most specific) first, at most `MAX_LISTS`."""
         known = self._known.get(base)
         if known is None:
             known = self._known.setdefault(base, set(self._cache.names_of(base)))
-        return sorted(known, key=lambda names: (-len(names), names))
+        return sorted(known, key=lambda names: (-len(names), names))[:MAX_LISTS]
 
     def note(self, base: str, names: tuple[str, ...]) -> None:
         """Add a list of names."""

@@ -27,7 +27,7 @@ from jitclient.wire.messages import (
     FIRST_FRAME_BYTES,
     LEASE,
     MAX_FRAME_BYTES,
-    MAX_IN_RUN,
+    MAX_ITEMS,
     REPLY,
     RUN,
     UPLOAD_BYTES,
@@ -154,12 +154,15 @@ def test_a_run_that_makes_no_sense_cuts_the_peer_off(peer: Any, name: str) -> No
     assert peer.is_cut_off()
 
 
-MANY = (99,) * (MAX_IN_RUN + 1)
+MANY = (99,) * (MAX_ITEMS + 1)
 TOO_MUCH = {
     "waits": Run(wait=MANY),
     "fetches": Run(fetch=MANY),
     "puts": Run(puts=[Put(F32, b"", 7)] * len(MANY)),
-    "calls": Run(calls=[Call(0, [], 7)] * len(MANY)),
+    "calls": Run(calls=[Call(0, [], 7)] * 200),
+    "drops": Run(drop=MANY),
+    "drops before a call": Run(calls=[Call(0, [], 7, MANY)]),
+    "arguments": Run(calls=[Call(0, list(MANY), 7)]),
 }
 
 
@@ -170,9 +173,27 @@ def test_a_run_that_asks_for_too_much_is_not_begun(peer: Any, name: str) -> None
     assert peer.is_cut_off(), "and gets no answer"
 
 
+LARGE_FRAMES = {
+    "a request of many items": bytes((consts.MSG_REQUEST,)) + brine.dump((1, ("x",) * FIRST_FRAME_BYTES)),
+    "one that looks like ours": b"".join(
+        (bytes((consts.MSG_REQUEST,)), brine.TAG_TUP_L4, brine.I4.pack(1 << 31), brine.TAG_STR1, brine.TAG_STR_L4)
+    )
+    + brine.I4.pack(2 * FIRST_FRAME_BYTES)
+    + brine.TAG_NONE * 2 * FIRST_FRAME_BYTES,
+    "an answer to no question": bytes((consts.MSG_REPLY,)) + brine.dump((1, (1, bytes(2 * FIRST_FRAME_BYTES)))),
+}
+
+
+@pytest.mark.parametrize("name", LARGE_FRAMES)
+def test_a_large_frame_without_a_payload_at_its_end_is_not_decoded(peer: Any, name: str) -> None:
+    peer.hello()
+    peer.stream.write(framed(LARGE_FRAMES[name]))
+    assert peer.is_cut_off()
+
+
 def test_a_run_may_ask_for_much(peer: Any) -> None:
     peer.hello()
-    done = peer_run(peer, Run(drop=MANY * 10, wait=MANY[:1000], fetch=MANY[:1000]))
+    done = peer_run(peer, Run(drop=MANY[:MAX_ITEMS], wait=MANY[:1000], fetch=MANY[:1000]))
     assert (len(done.failures), len(done.values)) == (1000, 1000)
 
 

@@ -19,7 +19,7 @@ from jitclient.jaxside.interop import is_jax_array
 from jitclient.session.callbacks import Callbacks, as_raised
 from jitclient.session.session import REPLACED, Session
 from jitclient.wire.array_transport import HostArray, nbytes_of
-from jitclient.wire.messages import MAX_IN_RUN, Attached, Call, Failure, Prepared, Run, Spec
+from jitclient.wire.messages import MAX_ITEMS, Attached, Call, Failure, Prepared, Run, Spec
 from jitclient.wire.shardings import Sharding
 
 
@@ -176,7 +176,7 @@ class Program:
     def _have_room(self, attachments: Sequence[HostArray]) -> bool:
         """Return whether large results may also come with the answer, in the shared memory of the arguments."""
         large = [nbytes_of(spec) for n, spec in enumerate(self.prepared.results) if n not in self.inline]
-        if len(self.prepared.results) > MAX_IN_RUN:
+        if len(self.prepared.results) > MAX_ITEMS:
             return False
         return sum(large) <= self.session.room_with_answer(attachments)
 
@@ -209,7 +209,7 @@ def _raise_if_donated_twice(leaves: Sequence[Any], donated: Sequence[int]) -> No
 
 def _small(results: Sequence[Spec]) -> tuple[int, ...]:
     chosen, total = [], 0
-    for n, spec in enumerate(results[:MAX_IN_RUN]):
+    for n, spec in enumerate(results[:MAX_ITEMS]):
         if total + nbytes_of(spec) <= FETCHED_WITH_CALL:
             total += nbytes_of(spec)
             chosen.append(n)

@@ -14,7 +14,7 @@ from jitclient.session.failures import to_exception
 from jitclient.session.retry import with_retries
 from jitclient.session.session import Session
 from jitclient.wire.array_transport import HostArray
-from jitclient.wire.messages import MAX_IN_RUN, Put, Run, Spec
+from jitclient.wire.messages import MAX_ITEMS, Put, Run, Spec
 from jitclient.wire.shardings import Sharding
 
 
@@ -59,9 +59,9 @@ def _put(
     is_spare: bool = False,
     default: Sharding | None = None,
 ) -> list[Array]:
-    if len(leaves) > MAX_IN_RUN:
-        first = _put(session, leaves[:MAX_IN_RUN], specs[:MAX_IN_RUN], is_spare, default)
-        return first + _put(session, leaves[MAX_IN_RUN:], specs[MAX_IN_RUN:], is_spare, default)
+    if len(leaves) > MAX_ITEMS:
+        first = _put(session, leaves[:MAX_ITEMS], specs[:MAX_ITEMS], is_spare, default)
+        return first + _put(session, leaves[MAX_ITEMS:], specs[MAX_ITEMS:], is_spare, default)
     attachments: list[HostArray] = []
     puts: list[Put] = []
     arrays: list[Array] = []

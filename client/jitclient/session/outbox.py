@@ -12,7 +12,7 @@ import msgspec
 
 from jitclient.errors import ProtocolError
 from jitclient.wire.array_transport import HostArray
-from jitclient.wire.messages import Call, Run
+from jitclient.wire.messages import MAX_ITEMS, Call, Run
 
 MAX_RUNS = 64
 """Maximum number of unanswered Runs."""
@@ -28,14 +28,14 @@ class Drops(collections.deque[int]):
     """
 
     def take(self) -> tuple[int, ...]:
-        """Remove and return all handles, to send them.
+        """Remove and return handles, as many as a message may have, to send them.
 
         The caller puts them back if they could not be sent. Dropping a handle twice is harmless: handles are never
         reused.
         """
-        handles = []
+        handles = list[int]()
         # Pop one by one, because a garbage collection may append in between.
-        while self:
+        while self and len(handles) < MAX_ITEMS:
             handles.append(self.popleft())
         return tuple(handles)
 

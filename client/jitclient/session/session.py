@@ -18,7 +18,7 @@ from jitclient.session.link import BUSY, Link
 from jitclient.session.retry import with_retries
 from jitclient.wire.array_transport import HostArray, unpack_value
 from jitclient.wire.encoding import encoded
-from jitclient.wire.messages import MAX_IN_RUN, Attached, Call, Failure, Report, Run, Spec, Verb
+from jitclient.wire.messages import MAX_ITEMS, Attached, Call, Failure, Report, Run, Spec, Verb
 from jitclient.wire.reply import Reply
 
 _GOODBYE_SECONDS = 2.0
@@ -292,7 +292,7 @@ class Session(Link):
     def send_report(self, timeout: float | None = None) -> None:
         """Report the work done without the daemon since the last report, and the programs that are gone."""
         report, self._report = self._report, Report()
-        gone = [self.released.popleft() for _ in range(min(len(self.released), MAX_IN_RUN))]
+        gone = [self.released.popleft() for _ in range(min(len(self.released), MAX_ITEMS))]
         report.released = tuple([number for generation, number in gone if generation == self.program_generation])
         if report.released:
             # Queued calls may be of these programs.

@@ -1,7 +1,11 @@
 """Messages about misses: the parts of a call key, and the differences between two keys."""
 
-from jitclient.wire.encoding import decoded, encoded
-from jitclient.wire.messages import EntryInfo, Lookup, Message, Part
+from typing import Annotated
+
+import msgspec
+
+from jitclient.wire.encoding import decoder, encoded
+from jitclient.wire.messages import MAX_ITEMS, EntryInfo, Lookup, Message, Part
 
 _CODE, _CONTENT = ": code", ": content"
 
@@ -73,6 +77,10 @@ class Explained(Message):
     names: tuple[tuple[str, ...], ...] = ()  # lists of names whose state selects the program
 
 
+# Those of the arguments, and as many again.
+_Parts = Annotated[list[KeyPart], msgspec.Meta(max_length=2 * MAX_ITEMS)]
+
+
 def encode_parts(parts: list[KeyPart]) -> bytes:
     """Encode parts of a key, in the form that is sent and that the daemon stores."""
     return encoded(parts)
@@ -84,4 +92,5 @@ def decode_parts(data: bytes) -> list[KeyPart]:
     Raises:
         msgspec.MsgspecError: the bytes hold something else.
     """
-    return decoded(data, list[KeyPart]) if data else []
+    parts: list[KeyPart] = decoder(_Parts).decode(data) if data else []
+    return parts

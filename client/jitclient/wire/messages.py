@@ -22,17 +22,29 @@ RUN, REPLY, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK = 16, 17, 18, 19,
 INLINE_BYTES = 64 << 10
 """Maximum size of an array inside a message; larger arrays are attached."""
 
-MAX_FRAME_BYTES = 16 << 20
-"""Maximum length of a frame; longer frames are refused before memory is allocated for them."""
+UPLOAD_BYTES = 8 << 20
+"""Size of the parts in which captures are uploaded."""
 
-MAX_IN_RUN = 1 << 14
-"""Maximum number of calls in a Run, and of puts, waits, fetches and releases: each costs more than its bytes."""
+MAX_FRAME_BYTES = UPLOAD_BYTES + (1 << 20)
+"""Maximum length of a frame; longer frames are refused before memory is allocated for them.
+
+A decoded message takes up to twenty times its bytes: a list of arrays without dimensions, for example.
+"""
+
+MAX_ITEMS = 1 << 14
+"""Maximum number of handles, arrays or names in a list of a message: each costs more than its bytes."""
+
+MAX_CALLS = 128
+"""Maximum number of calls in a Run."""
+
+MAX_LISTS = 64
+"""Maximum number of lists of names in a message."""
+
+_MAX_PACKAGES = 1 << 10
+_MAX_KEY_LENGTH = 256
 
 FIRST_FRAME_BYTES = 64 << 10
 """Maximum length of a frame on a connection that has no session yet."""
-
-UPLOAD_BYTES = 8 << 20
-"""Size of the parts in which captures are uploaded."""
 
 MAX_CAPTURE_BYTES = 1 << 30
 """Maximum size of a capture; larger captures hold arrays that should be arguments."""
@@ -68,8 +80,14 @@ class Verb(enum.StrEnum):
     STOP = "stop"  # nothing -> nothing: drains the daemon and exits
 
 
-_AtMost = msgspec.Meta(max_length=MAX_IN_RUN)
-_Handles = Annotated[tuple[int, ...], _AtMost]
+Items = msgspec.Meta(max_length=MAX_ITEMS)
+"""Annotation of a list in a message: its maximum length."""
+
+Handles = Annotated[tuple[int, ...], Items]
+Names = Annotated[tuple[str, ...], Items]
+Packages = Annotated[tuple[str, ...], msgspec.Meta(max_length=_MAX_PACKAGES)]
+Key = Annotated[str, msgspec.Meta(max_length=_MAX_KEY_LENGTH)]
+Token = Annotated[bytes, msgspec.Meta(max_length=_MAX_KEY_LENGTH)]
 
 Value = bytes
 """Value encoded by `capture.codec.values`, or tree encoded by `jaxside.tree`."""
@@ -93,7 +111,7 @@ class Spec(Part, frozen=True):
     device, or where it is needed.
     """
 
-    shape: tuple[int, ...]
+    shape: Annotated[tuple[int, ...], Items]
     dtype: str
     weak_type: bool = False
     sharding: Sharding | None = None
@@ -107,6 +125,9 @@ class Attached(Part, frozen=True, tag=1):
     """
 
     nbytes: int
+
+
+Specs = Annotated[tuple[Spec, ...], Items]
 
 
 # ---- failures
@@ -138,10 +159,10 @@ class Hello(Message):
     protocol: int
     version: str
     python: str
-    loaded: dict[str, str]
-    token: bytes = b""  # of the session to resume or join
+    loaded: Annotated[dict[str, str], Items]
+    token: Token = b""  # of the session to resume or join
     # Identifies the process that numbers Runs, across its connections.
-    client: bytes = b""
+    client: Token = b""
     # Only of a client on another machine, for which the process at the socket's other end is not the client.
     program: str = ""
 
@@ -186,18 +207,18 @@ class Signature(Message):
     """
 
     tree: Value
-    leaves: tuple[Spec, ...]
-    statics: tuple[tuple[int | str, Value], ...]
-    donated: tuple[int, ...]  # positions among the leaves
-    options: tuple[tuple[str, Value], ...]
-    context: tuple[tuple[str, Value], ...]
+    leaves: Specs
+    statics: Annotated[tuple[tuple[int | str, Value], ...], Items]
+    donated: Annotated[tuple[int, ...], Items]  # positions among the leaves
+    options: Annotated[tuple[tuple[str, Value], ...], Items]
+    context: Annotated[tuple[tuple[str, Value], ...], Items]
     shardings: JitShardings | None = None
 
 
 class Manifest(Part, frozen=True):
     """Data outside the capture that a trace read: the names, and one digest of their state."""
 
-    names: tuple[str, ...] = ()
+    names: Names = ()
     state: bytes = b""
 
 
@@ -209,19 +230,19 @@ class Lookup(Message):
     daemon asked for. An `unverified` program was not compared with a trace of its client.
     """
 
-    capture_key: str
-    function_key: str
-    packages: tuple[str, ...]
+    capture_key: Key
+    function_key: Key
+    packages: Packages
     signature: Signature
     locations: bytes = b""
-    manifests: tuple[Manifest, ...] = ()
+    manifests: Annotated[tuple[Manifest, ...], msgspec.Meta(max_length=MAX_LISTS)] = ()
     unverified: bool = False
 
 
 class Upload(Message):
     """Part of a capture's payload, from the offset `start` on."""
 
-    capture_key: str
+    capture_key: Key
     start: int
     part: bytes
 
@@ -234,7 +255,7 @@ class Evidence(Part, frozen=True):
 
     digest: bytes = b""
     text: str = ""
-    callbacks: tuple[str, ...] = ()
+    callbacks: Names = ()
     # Digest without the order, if the program was settled by a trace that differs only in its order.
     order_free: bytes = b""
 
@@ -249,7 +270,7 @@ class ForeignFunction(Part, frozen=True):
     name: str
     module: str = ""
     library: str = ""
-    symbols: tuple[tuple[str, str], ...] = ()
+    symbols: Annotated[tuple[tuple[str, str], ...], msgspec.Meta(max_length=MAX_LISTS)] = ()
 
 
 class Traced(Message):
@@ -259,11 +280,11 @@ class Traced(Message):
     the daemon must register. `seconds` are those of the trace that processes which find the program save.
     """
 
-    key: str
-    results: tuple[Spec, ...]
+    key: Key
+    results: Specs
     tree: Value
     evidence: Evidence = Evidence()
-    foreign: tuple[ForeignFunction, ...] = ()
+    foreign: Annotated[tuple[ForeignFunction, ...], Items] = ()
     seconds: float = 0.0
 
 
@@ -296,7 +317,7 @@ class Settle(Message):
     name: str
     manifest: Manifest
     why: str = ""
-    state: tuple[bytes, ...] = ()
+    state: Annotated[tuple[bytes, ...], Items] = ()
     order_free: bytes = b""
 
 
@@ -306,8 +327,8 @@ class State(Message):
     A differing name may explain why client and daemon trace different programs.
     """
 
-    names: tuple[str, ...]
-    state: tuple[bytes, ...]
+    names: Names
+    state: Annotated[tuple[bytes, ...], Items]
 
 
 class Slot(Part, frozen=True):
@@ -391,9 +412,9 @@ class Call(Message):
     """
 
     executable: int
-    arguments: list[int | bytes | Attached]
+    arguments: Annotated[list[int | bytes | Attached], Items]
     results: int
-    drop: tuple[int, ...] = ()
+    drop: Handles = ()
 
 
 class Run(Message):
@@ -405,11 +426,11 @@ class Run(Message):
     `block` that comes back.
     """
 
-    calls: Annotated[list[Call], _AtMost] = []
-    drop: tuple[int, ...] = ()
-    puts: Annotated[list[Put], _AtMost] = []
-    wait: _Handles = ()
-    fetch: _Handles = ()
+    calls: Annotated[list[Call], msgspec.Meta(max_length=MAX_CALLS)] = []
+    drop: Handles = ()
+    puts: Annotated[list[Put], Items] = []
+    wait: Handles = ()
+    fetch: Handles = ()
     number: int = 0
     block: int = 0
     into: int = 0
@@ -432,7 +453,7 @@ class CalledBack(Message):
     """Results of the client's function. If it `failed`, the Run fails as well: only the client has the exception."""
 
     number: int
-    results: list[bytes | Attached] = []
+    results: Annotated[list[bytes | Attached], Items] = []
     failed: bool = False
 
 
@@ -455,8 +476,8 @@ class Return(Message):
     The blocks in `free` may be leased again. The `retired` blocks may still have readers and must not be written again.
     """
 
-    free: tuple[int, ...] = ()
-    retired: tuple[int, ...] = ()
+    free: Handles = ()
+    retired: Handles = ()
 
 
 class Busy(Message):
@@ -530,7 +551,7 @@ class Report(Message):
 
     local_runs: int = 0
     client_traces: int = 0
-    released: _Handles = ()
+    released: Handles = ()
 
 
 class ShareStatus(Message):

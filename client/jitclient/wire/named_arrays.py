@@ -1,6 +1,6 @@
 """Messages about named arrays, which outlive their sessions, and about the use of the memory budget."""
 
-from jitclient.wire.messages import Message, Spec, Value
+from jitclient.wire.messages import Handles, Message, Packages, Specs, Value
 
 
 class Find(Message):
@@ -12,7 +12,7 @@ class Find(Message):
 
     name: str
     key: str | None
-    packages: tuple[str, ...]
+    packages: Packages
     first: int
     # Seconds without use after which the name is removed.
     ttl: float | None
@@ -21,7 +21,7 @@ class Find(Message):
 class Found(Message):
     """Content of a name. Some trees can be decoded only with the capture of the function that made them."""
 
-    specs: tuple[Spec, ...]
+    specs: Specs
     tree: Value
 
 
@@ -30,11 +30,11 @@ class Keep(Message):
 
     name: str
     key: str
-    packages: tuple[str, ...]
-    specs: tuple[Spec, ...]
+    packages: Packages
+    specs: Specs
     tree: Value
     label: str  # tree as text, for people
-    handles: tuple[int, ...]
+    handles: Handles
     ttl: float | None
 
 

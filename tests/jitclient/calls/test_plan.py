@@ -741,7 +741,7 @@ def test_many_arrays_are_put_in_several_messages(monkeypatch: pytest.MonkeyPatch
         runs.append(len(message.puts))
         return run(self, message, *given, **named)
 
-    monkeypatch.setattr(puts, "MAX_IN_RUN", 4)
+    monkeypatch.setattr(puts, "MAX_ITEMS", 4)
     monkeypatch.setattr(Session, "run", counting)
     arrays = jitclient.device_put([host(number, (20_000,)) for number in range(10)])
     assert runs == [4, 4, 2]

@@ -3,8 +3,8 @@
 import pytest
 
 from jitclient.errors import ProtocolError
-from jitclient.session.outbox import MAX_RUNS, Outbox
-from jitclient.wire.messages import Call, Run
+from jitclient.session.outbox import MAX_RUNS, Drops, Outbox
+from jitclient.wire.messages import MAX_ITEMS, Call, Run
 
 
 def called(*results: int) -> Outbox:
@@ -102,3 +102,10 @@ def test_a_look_can_be_repeated_with_the_same_message() -> None:
     [again] = [sent.run for sent in outbox.unanswered]
     assert (again.fetch, again.wait, again.number) == ((), (), 1)
     assert (look.fetch, look.wait) == ((1, 2), (3,))
+
+
+def test_a_message_drops_no_more_handles_than_it_may() -> None:
+    drops = Drops(range(MAX_ITEMS + 3))
+    assert drops.take() == tuple(range(MAX_ITEMS))
+    assert drops.take() == tuple(range(MAX_ITEMS, MAX_ITEMS + 3))
+    assert drops.take() == ()
