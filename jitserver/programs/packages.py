@@ -141,6 +141,7 @@ class Packages:
         self._seen: set[str] = set()  # top-level names in sys.modules
         self._loaded: set[str] = set(CORE_PACKAGES)
         self._distributions: dict[str, list[str]] = {}
+        self._directories: dict[str, Stamp] = {}  # of the distributions, when they were read
         self.record_loaded()
         for name in CORE_PACKAGES:
             self._records[name] = _find_record(self._distributions.get(name, [name]), name)
@@ -150,9 +151,15 @@ class Packages:
         with self._lock:
             if name not in self._records:
                 if name not in self._distributions:
-                    self._distributions = _providers()
+                    self._read_distributions()
                 self._records[name] = _find_record(self._distributions.get(name, [name]), name)
             return self._records[name][0]
+
+    def _read_distributions(self) -> None:
+        """Read which distributions provide which imports, unless all their directories are as they were then."""
+        directories = _stamped(sys.path)
+        if directories != self._directories:
+            self._directories, self._distributions = directories, _providers()
 
     def versions(self, names: Iterable[str]) -> dict[str, str]:
         """Return the versions of packages and of all their requirements, which may affect the packages' results.
@@ -196,7 +203,7 @@ class Packages:
         """Return whether a package requires a distribution, directly or indirectly."""
         with self._lock:
             if name not in self._distributions:
-                self._distributions = _providers()
+                self._read_distributions()
         return requirement in self._requirements_of(name)
 
     def record_loaded(self) -> None:
@@ -206,7 +213,7 @@ class Packages:
             self._seen |= new
             new = {name for name in new - sys.stdlib_module_names if package_of(name) is not None}
             if not new <= self._distributions.keys():
-                self._distributions = _providers()
+                self._read_distributions()
             found = new & self._distributions.keys()
             for name in found:
                 self.version(name)

@@ -121,8 +121,28 @@ def test_the_environment_has_been_looked_through_before_a_client_comes() -> None
     assert context.packages.cache_info().currsize == 1
 
 
-def test_clients_that_come_at_once_have_the_environment_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_no_package_do_not_have_the_environment_looked_through_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    looks = list[None]()
+    every = packages._providers
+    monkeypatch.setattr(packages, "_providers", lambda: looks.append(None) or every())
+    met = Packages()
+    assert looks == [None]
+    for n in range(3):
+        met.version(f"nonsense_{n}")
+    assert looks == [None]
+    (tmp_path / "new.dist-info").mkdir()  # something is being installed
+    met.version("nonsense_3")
+    assert looks == [None, None]
+
+
+def test_clients_that_come_at_once_have_the_environment_looked_through_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     met, looks = Packages(), list[str]()
+    monkeypatch.syspath_prepend(str(tmp_path))
     every = importlib.metadata.distributions
 
     def looked() -> Any:
