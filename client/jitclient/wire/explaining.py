@@ -77,7 +77,7 @@ class Explained(Message):
     names: tuple[tuple[str, ...], ...] = ()  # lists of names whose state selects the program
 
 
-# Those of the arguments, and as many again.
+# Parts of the arguments, and as many again.
 _Parts = Annotated[list[KeyPart], msgspec.Meta(max_length=2 * MAX_ITEMS)]
 
 

@@ -18,6 +18,9 @@ from jitclient.wire.memfd import MIN_CAPACITY, SEALS, sealed
 MAX_LENT_BLOCKS = 32
 """Maximum number of blocks that one connection leases at a time: each takes up to two file descriptors per side."""
 
+_MAX_POPULATED_BYTES = 256 << 20
+"""Size up to which all pages of a block are made with its map. No other thread of the process runs meanwhile."""
+
 _STEPS = 4  # block sizes per power of two
 
 
@@ -29,7 +32,8 @@ class Block:
         self.capacity = capacity
         self.used = 0.0
         """Time of the last release on the monotonic clock, set by the pool that holds the block."""
-        self._map = mmap.mmap(fd, capacity, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        populate = mmap.MAP_POPULATE if capacity <= _MAX_POPULATED_BYTES else 0
+        self._map = mmap.mmap(fd, capacity, flags=mmap.MAP_SHARED | populate)
 
     def writable(self) -> HostArray:
         """Return a writable view of the block."""

@@ -198,3 +198,10 @@ def test_many_parts_arrive_in_order(streams: tuple[WireStream, WireStream]) -> N
     theirs.read_rest(memoryview(buffer))
     sent.join()
     assert bytes(buffer) == whole
+
+
+@pytest.mark.parametrize(("mib", "is_populated"), [(1, True), (512, False)])
+def test_the_pages_of_a_large_block_are_made_when_they_are_used(mib: int, is_populated: bool) -> None:
+    """Other threads of the process stand still while a map is populated: for a second, if it has some GiB."""
+    block = shared_memory.OwnBlock(1, mib << 20)
+    assert bool(os.fstat(block.fd).st_blocks) == is_populated
