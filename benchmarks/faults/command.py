@@ -25,11 +25,12 @@ PARTS = ("sweep", "signals", "flips", "soak")
 @click.argument("parts", nargs=-1, type=click.Choice(PARTS))
 @click.option("--call", "calls", multiple=True, type=click.Choice(list(CALLS)), help="Fail only this kind of call.")
 @click.option("--quick", is_flag=True, help="A few failures of each kind.")
+@click.option("--minutes", default=30.0, show_default=True, help="Duration of the soak.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object instead of a table.")
-def main(parts: tuple[str, ...], calls: tuple[str, ...], quick: bool, as_json: bool) -> None:
-    """Fail calls, kill and stop daemons, flip bits and count leaks, in all PARTS or some.
+def main(parts: tuple[str, ...], calls: tuple[str, ...], quick: bool, minutes: float, as_json: bool) -> None:
+    """Fail calls, kill and stop daemons, flip bits and watch what grows, in all PARTS or some.
 
-    Exit status: 1 if a call hung, a value was wrong, an error was none of jitserver's, or a leak was not noticed.
+    Exit status: 1 if a call hung, a value was wrong, an error was none of jitserver's, or a quantity of the soak rose.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # every process of ours ends with us
     kinds = calls or (("open", "mmap", "connect", "recvmsg") if quick else tuple(CALLS))
@@ -37,7 +38,7 @@ def main(parts: tuple[str, ...], calls: tuple[str, ...], quick: bool, as_json: b
         "sweep": lambda folder: sweep(folder, *((60, 2) if quick else (1, ALL)), kinds),
         "signals": lambda folder: signals(folder, 2 if quick else 50),
         "flips": lambda folder: flips(folder, 2 if quick else 1000),
-        "soak": lambda folder: soak(folder, 400 if quick else 10_000),
+        "soak": lambda folder: soak(folder, 0 if quick else minutes, lambda text: click.echo(text, err=as_json)),
     }
     results = []
     for part in parts or PARTS:
@@ -58,16 +59,15 @@ def _lines(result: Result) -> Iterator[str]:
 
 
 def _facts(result: Result) -> dict[str, object]:
-    counts = {name: getattr(result, name) for name in ("name", "injections", "hangs", "wrong", "raw", "growth")}
+    counts = {name: getattr(result, name) for name in ("name", "injections", "hangs", "wrong", "raw", "slopes")}
     return {**counts, "p50": result.quantile(0.5), "p99": result.quantile(0.99), "details": result.details}
 
 
 def _show(results: list[Result]) -> None:
-    columns = ("injections", "hangs", "wrong", "raw errors", "next good answer p50, p99", "growth")
+    columns = ("injections", "hangs", "wrong", "raw errors", "next good answer p50, p99")
     table = Table("failures", *columns, title="faults")
     for result in results:
         p50, p99 = result.quantile(0.5), result.quantile(0.99)
         good = f"{p50:.2f} s, {p99:.2f} s" if p50 is not None and p99 is not None else ""
-        growth = f"{result.growth:,.0f} B" if result.growth else ""
-        table.add_row(result.name, *map(str, (result.injections, result.hangs, result.wrong, result.raw)), good, growth)
+        table.add_row(result.name, *map(str, (result.injections, result.hangs, result.wrong, result.raw)), good)
     Console().print(table)

@@ -1,7 +1,9 @@
 """The faults: the shim fails the calls that it should, each failure is counted, and a short form of the whole holds."""
 
+import dataclasses
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import pytest
 
 from benchmarks.faults.result import Result
 from benchmarks.faults.shim import CALLS, Control, build
+from benchmarks.faults.soak import LIMITS, Sample, judged, slopes, soaked
 
 TOP = Path(__file__).parents[2]
 
@@ -68,3 +71,32 @@ def test_a_short_form_of_it_holds(part: list[str]) -> None:
     results: list[dict[str, Any]] = json.loads(done.stdout)
     assert sum(result["injections"] for result in results) > 2
     assert all(not (result["hangs"] or result["wrong"] or result["raw"]) for result in results)
+
+
+def samples(**rising: float) -> list[Sample]:
+    """Thirty samples of which some quantities rise by so much per thousand operations, and all vary."""
+    names, chance = [field.name for field in dataclasses.fields(Sample)][1:], random.Random(1)
+    return [
+        Sample(1000 * n, *(100 + rising.get(name, 0.0) * n + chance.gauss(0, 0.5 * LIMITS[name]) for name in names))
+        for n in range(30)
+    ]
+
+
+def test_a_soak_in_which_nothing_rises_holds() -> None:
+    assert judged(slopes(samples())) == []
+    assert slopes(samples()[:2]) == {}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_each_quantity_that_rises_fails_the_soak(name: str) -> None:
+    [text] = judged(slopes(samples(**{name: 2 * LIMITS[name]})))
+    assert text.startswith(f"{name} rises by ")
+
+
+@pytest.mark.slow
+def test_a_soak_with_a_leak_on_a_full_disk_shows_the_leak_and_no_other_fault(tmp_path: Path) -> None:
+    shown = list[str]()
+    result = soaked(tmp_path, "with a full disk", lambda _: len(shown) < 6, shown.append, share=0.05, leak=True)
+    assert result.slopes["memory_mib"] > 60, result
+    assert (result.hangs, result.raw) == (0, 0)
+    assert all(" rises by " in text for text in result.details), result.details
