@@ -6,6 +6,7 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Iterator
+from contextvars import ContextVar
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -75,17 +76,22 @@ def names_read(code: CodeType, names: Names, within: frozenset[int] = frozenset(
 
 
 def ambient_of(code: CodeType, names: Names) -> str:
-    """Return the name of an input from outside of the interpreter that `code` refers to, or ""."""
+    """Return the name of an input from outside of the interpreter that `code` refers to, or "".
+
+    A context variable to which a name leads is no such input, since the manifest has its value.
+    """
     if names.get("__name__") in RANDOM_FRAME_MODULES:
         return ""
     for name, chains in own_refs_of(code).globals.items():
         for chain in chains:
+            place, end = _end_of(names, name, chain)
+            described = end if place and type(end) is ContextVar else ABSENT
             value = names.get(name, vars(builtins).get(name, ABSENT))
             for part in (*chain, None):
                 # Only for values of these types does `ambient_name` run no code of a package.
                 is_known = value is not ABSENT and is_foundation(module_of(type(value)))
                 found = ambient_name(value) if is_known else None
-                if found is not None and found not in HARMLESS:
+                if found is not None and found not in HARMLESS and value is not described:
                     return found
                 value = ABSENT if value is ABSENT or part is None else attribute(value, part)
     return ""

@@ -311,7 +311,11 @@ class _Walk:
         return ("partial", *self._all(value.func, value.args, value.keywords, fields_of(value)))
 
     def _context_var(self, value: Any) -> Tree:
-        return ("variable", value.name, self.tree(value.get(None)))
+        # Without an argument, since `get(None)` hides a default that the package computed when it was imported.
+        try:
+            return ("variable", value.name, self.tree(value.get()))
+        except LookupError:
+            return ("variable", value.name)
 
     def _pattern(self, value: Any) -> Tree:
         return ("pattern", self.tree(value.pattern), value.flags)

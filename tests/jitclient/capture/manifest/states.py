@@ -67,6 +67,10 @@ STATES = {
         "import contextvars\ncv = contextvars.ContextVar('g', default=2.0)\ndef op(x): return x * cv.get()",
         "P.cv.set(float(G))",
     ),
+    "default of a context variable": State(
+        "import contextvars, os\ncv = contextvars.ContextVar('g', default=float(os.environ.get('G') or 2))\n"
+        "def op(x): return x * cv.get()"
+    ),
     "getattr of a computed name": State(
         "from PKG import core\nNAMES = ['GA', 'IN']\ndef op(x): return x * getattr(core, ''.join(NAMES))",
         OF_CORE,
