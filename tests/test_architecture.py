@@ -40,6 +40,7 @@ NAMED_BY_OTHERS = {
 REPLACES = {
     "jitclient.jaxside.backend_view": "what a client's trace asks jax of its devices",
     "jitclient.jaxside.internals": "functions of jax, and the tables in which it finds what to do with our arrays",
+    "jitclient.core.compat": "where a debugger looks for an exception that a program did not catch",
     "jitclient.api.kernels": "a variable for Jupyter, and for the program that its command becomes",
     "jitclient.api.run_as_main": "what a program finds in `sys`, and what an exception leaves there",
     "jitclient.pools.worker": "the program of a worker: its `__main__`, words, and variables",
@@ -233,6 +234,43 @@ def uses_internals(node: ast.AST) -> bool:
     text = ast.unparse(node)
     is_use = isinstance(node, (ast.Import, ast.ImportFrom, ast.Attribute, ast.Subscript)) or is_lazy_import(node)
     return bool(re.search(r"\bjax(\._src| import _src)\b", text)) and (is_use or text.startswith("sys.modules"))
+
+
+BRANCHES_ON_VERSIONS = {"jitclient.core.compat", "jitclient.jaxside.internals"}
+"""Of Python, and of jax."""
+
+CONDITION = re.compile(r"\b(since|before|until|from|in|of) (jax|python) \d|\b(jax|python) \d\S* (and|or) \w+er\b", re.I)
+"""How a text says that something is so in some versions."""
+
+
+def test_two_modules_have_the_differences_between_versions() -> None:
+    found = {
+        module
+        for module, path in modules().items()
+        if CONDITION.search(path.read_text()) or any(map(compares_versions, code_of(path)))
+    }
+    assert found == BRANCHES_ON_VERSIONS
+
+
+def compares_versions(node: ast.AST) -> bool:
+    """Whether it reads the version of Python as a number, or compares the text of jax's."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("version_info", "hexversion")
+    return isinstance(node, ast.Compare) and "jax.__version" in ast.unparse(node)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import sys; NEW = sys.version_info >= (3, 12)",
+        "import jax; OLD = jax.__version__ < '0.12'",
+        "f = 1  # new in Python 3.12",
+        "# Before jax 0.12, there is no f",
+        "# Python 3.12 and later have f",
+    ],
+)
+def test_a_branch_on_a_version_is_seen(text: str) -> None:
+    assert CONDITION.search(text) or any(map(compares_versions, ast.walk(ast.parse(text))))
 
 
 NEEDS_JAX = (

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.experimental import serialize_executable
 
 from jitclient.core.digests import digest
-from jitclient.jaxside import compilation_cache
+from jitclient.jaxside import compilation_cache, internals
 from jitserver.programs import context
 from jitserver.programs.devices.backend import backend
 from jitserver.store.deadline import Deadlines
@@ -199,10 +199,12 @@ def _check_count(unloaded: Any, callbacks: Sequence[Callable[..., Any]]) -> None
         raise ValueError(f"the executable calls {count} functions, expected {len(callbacks)}")
 
 
-_PicklerBase: Any = getattr(serialize_executable, "_JaxPjrtPickler", pickle.Pickler)
+_Pickler: Any
+_UnpicklerWithoutCallbacks: Any
+_Pickler, _UnpicklerWithoutCallbacks = internals.picklers()
 
 
-class _FoundPickler(_PicklerBase):  # type: ignore[misc]
+class _FoundPickler(_Pickler):  # type: ignore[misc]
     """JAX's pickler, with given bytes in the place of those that XLA would write of the loaded executable."""
 
     executable: bytes
@@ -212,14 +214,7 @@ class _FoundPickler(_PicklerBase):  # type: ignore[misc]
         return ("exec", self.executable) if found is not None and found[0] == "exec" else found
 
 
-_Base: Any = getattr(serialize_executable, "_JaxPjrtUnpickler", object)
-"""JAX's unpickler for executables without callbacks.
-
-If a version of JAX lacks this class, executables with callbacks cannot be loaded, and are compiled again.
-"""
-
-
-class _Unpickler(_Base):  # type: ignore[misc]
+class _Unpickler(_UnpicklerWithoutCallbacks):  # type: ignore[misc]
     """Unpickler that also reads executables with callbacks."""
 
     callbacks: list[Callable[..., Any]]

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -77,12 +78,12 @@ def _under_jitclient(spec: dict[str, Any], options: list[str]) -> dict[str, Any]
 
 def _is_own(python: str) -> bool:
     """Return whether a spec names this environment's Python, by its path or by a name that Jupyter replaces by it."""
-    major, minor = sys.version_info[:2]
+    version = sysconfig.get_python_version()
     folder, name = os.path.split(python)
     return folder in ("", os.path.dirname(sys.executable)) and name in (
         "python",
-        f"python{major}",
-        f"python{major}.{minor}",
+        f"python{version.partition('.')[0]}",
+        f"python{version}",
     )
 
 

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+from jitclient.core import compat
+
 
 def run_script(path: str, arguments: Sequence[str]) -> int:
     """Run a script, or the `__main__.py` of a directory or zip file, as `python path arguments...` would.
@@ -81,7 +83,7 @@ def _become_main(argv: list[str]) -> None:
     main = ModuleType("__main__")
     own = vars(main)
     own["__loader__"] = importlib.machinery.BuiltinImporter
-    if sys.version_info < (3, 14):
+    if compat.MAIN_HAS_ANNOTATIONS:
         own["__annotations__"] = {}
     own["__builtins__"] = builtins
     sys.modules["__main__"] = main
@@ -124,9 +126,7 @@ def _without_first_frame(error: BaseException) -> BaseException:
 
 def _print(error: BaseException) -> None:
     """Report an uncaught exception as the interpreter does."""
-    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
-    if sys.version_info >= (3, 12):
-        sys.last_exc = error
+    compat.set_last_exception(error)
     try:
         sys.excepthook(type(error), error, error.__traceback__)
         return

@@ -68,8 +68,8 @@ class Conversions(Remote):
         is_index = not self.spec.shape and self.spec.dtype.startswith(("int", "uint"))
         return bytes(int(self)) if is_index else self.tobytes()
 
-    # Since Python 3.12, `np.asarray` calls this method first. It ignores any exception, an interrupt as well, and then
-    # calls `__array__`.
+    # Where Python has buffers of classes (PEP 688), `np.asarray` calls this method first. It ignores any exception, an
+    # interrupt as well, and then calls `__array__`.
     def __buffer__(self, flags: int) -> memoryview:
         _raised.error = None
         try:

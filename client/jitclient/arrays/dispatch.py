@@ -19,7 +19,7 @@ from jitclient.core.notices import warn
 from jitclient.core.settings import settings
 from jitclient.core.tracebacks import api_boundary
 from jitclient.errors import JitserverError
-from jitclient.jaxside import context, internals, interop, own_jax, static_leaves, trace_state
+from jitclient.jaxside import context, interop, own_jax, static_leaves, trace_state
 from jitclient.jaxside.options import JitOptions
 from jitclient.jaxside.static_leaves import StaticLeaf
 
@@ -131,12 +131,19 @@ class Made(NamedTuple):
     args: tuple[Any, ...]
 
 
+def _window(start: Any, size: int) -> Any:
+    """Return an index that selects `start : start + size`, where `size` is static and `start` may be traced."""
+    import jax
+
+    return jax.ds(start, size)
+
+
 _MAKERS: dict[str, Callable[..., Any]] = {
     "complex": complex,
     "dtype": np.dtype,
     "float": float.fromhex,
     "slice": slice,
-    "window": internals.window,
+    "window": _window,
 }
 
 

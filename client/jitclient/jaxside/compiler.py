@@ -11,7 +11,7 @@ Programs that depend on more than their key are neither found nor kept; see `_Ho
 
 After an error of the cache, XLA compiles. An exception of a signal handler that runs meanwhile is the program's.
 
-All names of `jax._src` below exist in jax 0.10.2, 0.11 and 0.12. If another version lacks one, there is no hook.
+Versions 0.10.2 to 0.12 of jax have all names of `jax._src` below. If another version lacks one, there is no hook.
 """
 
 import functools

@@ -1,13 +1,15 @@
 """All private parts of jax that this package and the daemon use, except those of its compiler (`compiler.py`).
 
-No other module imports private parts of jax. A version of jax may lack any of them; each docstring states what the
-function does in that case. All functions but `has_backend`, `backends` and those for plugins import jax.
+No other module imports private parts of jax, or branches on its version. A version of jax may lack any private part;
+each docstring states what the function does in that case. A difference between versions has its first version and the
+change of jax beside it. All functions import jax but `has_backend`, `backends`, and those for plugins and jaxprs.
 """
 
 import contextlib
 import functools
 import importlib
 import os
+import pickle
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -72,15 +74,24 @@ def trace_state() -> Callable[..., Any]:
     return get_opaque_trace_state
 
 
-def window(start: Any, size: int) -> Any:
-    """Return an index that selects `start : start + size`, where `size` is static and `start` may be traced."""
-    import jax
+def constants_of(jaxpr: Any) -> Any:
+    """Return the constants that a jaxpr holds; None if it holds none and has parameters for them.
 
-    dslice = getattr(jax, "ds", None) or _get("indexing.dslice")
-    if dslice is None:
-        # The older public name requires importing a large package.
-        from jax.experimental.pallas import ds as dslice
-    return dslice(start, size)
+    Since jax 0.12, all jaxprs hold them (jax-ml/jax#39009); before, closed ones do.
+    """
+    return getattr(jaxpr, "consts", None)
+
+
+def sizes_of_scan(params: dict[str, Any]) -> tuple[int, int]:
+    """Return the number of constants and the number of carries of a `scan`.
+
+    Since jax 0.12, `ft_in` replaces the numbers (jax-ml/jax#39005). It holds one tree without values for each of the
+    constants, the carries and the other arguments.
+    """
+    if "ft_in" not in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()
+    return len(consts), len(carry)
 
 
 def register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
@@ -92,10 +103,7 @@ def register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callable
     from jax._src import core, dtypes
     from jax._src.interpreters import mlir, pxla
 
-    if hasattr(dtypes, "register_canonicalize_value_handler"):
-        dtypes.register_canonicalize_value_handler(cls, value_of)
-    else:  # before jax 0.10.2
-        dtypes.canonicalize_value_handlers[cls] = value_of
+    dtypes.register_canonicalize_value_handler(cls, value_of)
     mlir.register_constant_handler(cls, lambda val, aval: mlir.ir_constant(value_of(val)))
     pxla.shard_arg_handlers[cls] = lambda arrays, *how: pxla.shard_args(*how, [*map(value_of, arrays)])
     core.pytype_aval_mappings[cls] = aval_of
@@ -152,6 +160,18 @@ def find_plugins_in(directory: str) -> None:
     with contextlib.suppress(OSError):
         if bridge and any(name.endswith((".dist-info", ".egg-info", "jax_plugins")) for name in os.listdir(directory)):
             bridge._plugins_registered = False
+
+
+def picklers() -> tuple[Any, Any]:
+    """Return jax's pickler and unpickler of executables.
+
+    If jax lacks them, return the standard pickler and `object`, with which no executable is loaded.
+    """
+    from jax.experimental import serialize_executable
+
+    found = (getattr(serialize_executable, name, None) for name in ("_JaxPjrtPickler", "_JaxPjrtUnpickler"))
+    pickler, unpickler = found
+    return pickler or pickle.Pickler, unpickler or object
 
 
 class Stages:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.extend.core
-import jax.numpy as jnp
 import pytest
 
 from jitclient.jaxside import internals
@@ -17,7 +16,6 @@ LACKS: dict[str, tuple[Callable[[], Any], Any]] = {
     "config.trace_context": (lambda: (internals.trace_context()(), internals.trace_context_and_level()), (None, None)),
     "core.trace_state_strong_ref": (internals.trace_context_and_level, None),
     "core.get_opaque_trace_state": (internals.trace_state, jax.extend.core.get_opaque_trace_state),
-    "indexing.dslice": (lambda: jnp.arange(5)[internals.window(1, 2)].tolist(), [1, 2]),
     "xla_bridge.get_backend": (lambda: internals.replace_get_backend(pytest.fail), False),
     "xla_bridge._discover_and_register_pjrt_plugins": (internals.find_no_plugins, None),
 }
@@ -27,7 +25,6 @@ LACKS: dict[str, tuple[Callable[[], Any], Any]] = {
 @pytest.mark.parametrize("name", LACKS)
 def test_without_what_an_accessor_uses(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ask, expected = LACKS[name]
-    monkeypatch.delattr("jax.ds", raising=False)
     monkeypatch.delattr(f"jax._src.{name}")
     internals.trace_context.cache_clear()
     assert ask() == expected

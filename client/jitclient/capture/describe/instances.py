@@ -3,7 +3,6 @@
 import copyreg
 import pickle
 import sys
-import warnings
 from typing import Any, NamedTuple
 
 from jitclient.capture.codec.plain import Reduced
@@ -22,6 +21,7 @@ from jitclient.capture.graph.walker import Walker
 from jitclient.capture.user_code.installed import OWN_PACKAGES, is_user_module
 from jitclient.capture.user_code.libraries import is_settings, rebuild_call, stable_state
 from jitclient.capture.user_code.ownership import is_made_in_c, is_user_class
+from jitclient.core.compat import reduce_iterator
 from jitclient.errors import CaptureError
 
 _HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__")
@@ -53,10 +53,7 @@ def reduced(obj: Any) -> Parts | str:
     if reducer is not None:
         parts: Any = reducer(obj)
     elif type(obj).__module__ == "itertools":
-        # Pickling of itertools objects is deprecated, and ends in Python 3.14.
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
-            parts = obj.__reduce_ex__(5)
+        parts = reduce_iterator(obj)
     else:
         parts = obj.__reduce_ex__(5)
     if isinstance(parts, str):

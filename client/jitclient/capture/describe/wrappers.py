@@ -5,7 +5,6 @@ import enum
 import functools
 import gc
 import logging
-import sys
 import threading
 import types
 import typing
@@ -20,6 +19,7 @@ from jitclient.capture.graph.nodes import Node, Value, type_name
 from jitclient.capture.graph.schedule import fingerprint_of, order_sets
 from jitclient.capture.graph.walker import Walker, describes, describes_as
 from jitclient.capture.user_code.installed import is_user_module
+from jitclient.core.compat import TYPE_ALIASES
 from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
 
@@ -60,11 +60,9 @@ _CALLS: dict[type, Callable[[Any], _Call]] = {
     typing.NewType: lambda new_type: (typing.NewType, new_type.__name__, new_type.__supertype__),
     typing.ParamSpec: lambda variable: (typing.ParamSpec, variable.__name__),
     typing.TypeVarTuple: lambda variable: (typing.TypeVarTuple, variable.__name__),
+    **dict.fromkeys(TYPE_ALIASES, lambda alias: (type(alias), alias.__name__, alias.__value__)),
 }
 """Type -> function that returns the call which makes an equal object."""
-
-if sys.version_info >= (3, 12):
-    _CALLS[typing.TypeAliasType] = lambda alias: (typing.TypeAliasType, alias.__name__, alias.__value__)
 
 _HELD_BY_MODULES = {typing.NewType, typing.ParamSpec, typing.TypeVarTuple}
 
@@ -99,7 +97,7 @@ def describe_partial(walker: Walker, node: Node, partial: Any) -> None:
 
 @describes_as("call", functools.singledispatchmethod)
 def _dispatching_method(walker: Walker, node: Node, method: Any) -> None:
-    # Since Python 3.13 it has a cache, which is None or not depending on the calls made so far.
+    # The calls made so far decide whether it has a cache.
     node.args = [walker.value(type(method)), (walker.value(method.func),)]
     node.fill("state", [["dispatcher", walker.value(method.dispatcher)]], [])
 

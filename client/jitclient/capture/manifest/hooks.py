@@ -1,8 +1,8 @@
 """Hooks of the interpreter that report which code starts to run on a thread.
 
-Python 3.12 and later have `sys.monitoring`, which reports each code object once and then costs nothing. Earlier
-versions have trace functions, which report each call, so that a trace takes twice as long. Hooks that debuggers,
-profilers and coverage tools have installed are not replaced.
+`sys.monitoring`, where Python has it, reports each code object once and then costs nothing. Trace functions report each
+call, so that a trace takes twice as long. Hooks that debuggers, profilers and coverage tools have installed are not
+replaced.
 """
 
 import sys
@@ -12,6 +12,7 @@ from types import CodeType, FrameType
 from typing import Any, Protocol
 
 from jitclient.capture.manifest.garbage import collects_garbage
+from jitclient.core.compat import MONITORING
 
 Started = Callable[[CodeType, dict[str, Any]], None]
 """A function that receives each code object that starts to run, with its globals, and some more than once."""
@@ -28,8 +29,8 @@ class Hook(Protocol):
 
 
 def hook_of_thread() -> Hook:
-    """Return the hook that serves this thread: in Python 3.11, each thread has its own."""
-    if sys.version_info >= (3, 12):
+    """Return the hook that serves this thread: each thread has its own trace function."""
+    if MONITORING is not None:
         return _MONITORING
     if not hasattr(_of_thread, "hook"):
         _of_thread.hook = _TraceFunction()
@@ -100,33 +101,32 @@ class _Monitoring:
         self._return_value: Any = None
 
     def add(self, started: Started) -> str:
-        monitoring = _monitoring()
         with self._lock:
             if self._tool is None:
-                self._tool = next((each for each in self._IDS if monitoring.get_tool(each) is None), None)
+                self._tool = next((each for each in self._IDS if MONITORING.get_tool(each) is None), None)
                 if self._tool is None:
                     return "other tools use all free tool ids of sys.monitoring"
-                monitoring.use_tool_id(self._tool, "jitclient")
-                monitoring.register_callback(self._tool, monitoring.events.PY_START, self._on_start)
-                monitoring.set_events(self._tool, monitoring.events.PY_START)
+                MONITORING.use_tool_id(self._tool, "jitclient")
+                MONITORING.register_callback(self._tool, MONITORING.events.PY_START, self._on_start)
+                MONITORING.set_events(self._tool, MONITORING.events.PY_START)
             self._listeners.setdefault(threading.get_ident(), []).append(started)
             self._failures.pop(threading.get_ident(), None)
             self._choose_return_value()
             # The new listener has received no code yet, so report all code again.
-            monitoring.restart_events()
+            MONITORING.restart_events()
         return ""
 
     def remove(self, started: Started) -> str:
-        monitoring, thread = _monitoring(), threading.get_ident()
+        thread = threading.get_ident()
         with self._lock:
             self._listeners[thread].remove(started)
             if not self._listeners[thread]:
                 del self._listeners[thread]
             self._choose_return_value()
             if not self._listeners:
-                monitoring.set_events(self._tool, 0)
-                monitoring.register_callback(self._tool, monitoring.events.PY_START, None)
-                monitoring.free_tool_id(self._tool)
+                MONITORING.set_events(self._tool, 0)
+                MONITORING.register_callback(self._tool, MONITORING.events.PY_START, None)
+                MONITORING.free_tool_id(self._tool)
                 self._tool = None
         return self._failures.get(thread, "")
 
@@ -135,7 +135,7 @@ class _Monitoring:
 
         An event that is disabled for a code object is disabled for all threads.
         """
-        self._return_value = _monitoring().DISABLE if len(self._listeners) == 1 else None
+        self._return_value = MONITORING.DISABLE if len(self._listeners) == 1 else None
 
     def _on_start(self, code: CodeType, offset: int) -> Any:
         listeners = self._listeners.get(threading.get_ident())
@@ -155,11 +155,6 @@ class _Monitoring:
 
 def _failure(error: Exception) -> str:
     return f"a hook failed: {type(error).__name__}: {error}"
-
-
-def _monitoring() -> Any:
-    # mypy checks for Python 3.11, which lacks `sys.monitoring`.
-    return getattr(sys, "monitoring")  # noqa: B009
 
 
 _MONITORING = _Monitoring()

@@ -12,6 +12,7 @@ from typing import Any
 from jitclient.capture.codec.unpickler import from_bytes
 from jitclient.capture.describe.jitted import rebuild_jit
 from jitclient.capture.user_code.registry import register_late
+from jitclient.core.compat import type_variable
 from jitclient.errors import Incompatible
 
 _MAX_SPANNED_BYTES = 16 << 20  # maximum memory span of an array with gaps, in bytes
@@ -43,12 +44,6 @@ def _set_items(target: Any, pairs: Any) -> None:
 def weak_reference(target: Any) -> Callable[[], Any]:
     """Return a weak reference to the target, or one to nothing if the target is None."""
     return (lambda: None) if target is None else weakref.ref(target)
-
-
-def _type_variable(name: str, bound: Any, constraints: Any, co: bool, contra: bool, infers_variance: bool) -> Any:
-    inferred = {"infer_variance": True} if infers_variance else {}  # new in Python 3.12
-    make: Any = typing.TypeVar
-    return make(name, *constraints, bound=bound, covariant=co, contravariant=contra, **inferred)
 
 
 def _typed_dict(name: str, fields: Any, required: list[str]) -> Any:
@@ -165,7 +160,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "set": set,
     "treedef": lambda is_leaf, kind, data, children: treedef(is_leaf, None if kind is None else (kind, data), children),
     "typed_dict": _typed_dict,
-    "typevar": _type_variable,
+    "typevar": type_variable,
     "weakref": weak_reference,
     "whole": lambda home: None,
 }

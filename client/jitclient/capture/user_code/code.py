@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from jitclient.capture.codec.pickler import to_bytes
 from jitclient.capture.codec.plain import is_plain
 from jitclient.capture.user_code.libraries import stable_code
+from jitclient.core.compat import CO_HAS_DOCSTRING
 from jitclient.errors import CaptureError
 
 _NOWHERE = "<captured>"
-_HAS_DOCSTRING = 0x4000000  # CO_HAS_DOCSTRING of Python 3.14
 _LOAD_CONST = dis.opmap["LOAD_CONST"]
 _STORE_NAME = dis.opmap["STORE_NAME"]
 _CONST_OPS = frozenset(dis.hasconst)
@@ -94,7 +94,7 @@ def _body(code: CodeType, kept: Kept, codes: list[CodeType]) -> list[Any]:
         code.co_kwonlyargcount,
         code.co_nlocals,
         code.co_stacksize,
-        code.co_flags & ~_HAS_DOCSTRING,
+        code.co_flags & ~CO_HAS_DOCSTRING,
         bytecode,
         [constant(value) for value in consts],
         list(code.co_names),
@@ -162,7 +162,7 @@ _DESCRIBING: dict[str | None, Any] = {
     "__doc__": lambda value: None,
     "__firstlineno__": lambda value: 0,
     "__qualname__": lambda value: value.rpartition(".")[2] if isinstance(value, str) else value,
-    # In Python 3.13.0, the order of a set determines the order of these attributes.
+    # The order of a set may determine the order of these attributes.
     "__static_attributes__": lambda value: tuple(sorted(value)) if isinstance(value, tuple) else value,
 }
 """Name in a class body that only describes the class -> function that removes its description from the value."""

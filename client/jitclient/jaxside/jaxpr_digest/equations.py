@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from jitclient.jaxside.internals import constants_of
 from jitclient.jaxside.jaxpr_digest import loops
 from jitclient.jaxside.jaxpr_digest.combining import NotComparableError, combine, in_any_order
 from jitclient.jaxside.jaxpr_digest.values import Values
@@ -117,7 +118,7 @@ class Equations:
         if not all(map(self.values.is_pure, _avals_in(inner))):
             return self._kernel(jaxpr)
         names = [(b"input", inner.invars)]
-        if not hasattr(jaxpr, "consts"):
+        if constants_of(jaxpr) is None:
             names.append((b"constant", inner.constvars))
         symbols = [[combine(kind, b"%d" % n) for n in range(len(found))] for kind, found in names]
         avals = [self.values.aval(variable.aval) for _, found in names for variable in found]
@@ -142,7 +143,7 @@ class Equations:
             ]
 
         parts = [bound(b"constants", inner.constvars), bound(b"inputs", inner.invars)]
-        parts += map(digest, getattr(jaxpr, "consts", ()))
+        parts += map(digest, constants_of(jaxpr) or ())
         for equation in inner.eqns:
             self._n_equations += 1
             if self._n_equations > _MAX_VISITS:
@@ -154,9 +155,9 @@ class Equations:
     def body(self, jaxpr: Any, operands: Sequence[bytes], place: Place, constants: Sequence[bytes] = ()) -> Body:
         """Return the digests of a jaxpr that is applied to operands."""
         inner = getattr(jaxpr, "jaxpr", jaxpr)
-        # Since jax 0.12, all jaxprs have `consts`.
-        if hasattr(jaxpr, "consts"):
-            constants = [combine(b"value", self.values.digest(value)) for value in jaxpr.consts]
+        own = constants_of(jaxpr)
+        if own is not None:
+            constants = [combine(b"value", self.values.digest(value)) for value in own]
         key = id(inner), tuple(operands), tuple(constants), place
         if key not in self._bodies:
             self._bodies[key] = inner, self._body(inner, operands, place, constants)

@@ -11,6 +11,7 @@ order the carries are and how the colours were found.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jitclient.jaxside.internals import sizes_of_scan
 from jitclient.jaxside.jaxpr_digest.combining import combine, in_any_order
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 def scan(found: "Equations", equation: Any, operands: list[bytes], place: "Place") -> "EquationDigest | None":
     """Return the digests of a `scan` with its carries in any order; None if it has effects."""
-    jaxpr, (n_consts, n_carry) = equation.params["jaxpr"], _sizes(equation.params)
+    jaxpr, (n_consts, n_carry) = equation.params["jaxpr"], sizes_of_scan(equation.params)
     consts, inits, xs = _split(operands, n_consts, n_carry)
     inside = _inside(place)
     items = [combine(b"item", b"%d" % inside.depth, x) for x in xs]
@@ -58,15 +59,6 @@ def while_loop(found: "Equations", equation: Any, operands: list[bytes], place: 
     consts = (in_any_order(of_cond), in_any_order(of_body))
     parts = (b"while", fixed, *consts, made.equations, cond.equations, *cond.outputs)
     return found.in_rows(equation, parts, rows, place, place.token)
-
-
-def _sizes(params: dict[str, Any]) -> tuple[int, int]:
-    """Return the number of constants and the number of carries of a `scan`."""
-    if "ft_in" not in params:
-        return params["num_consts"], params["num_carry"]
-    # Since jax 0.12, `ft_in` replaces the numbers. It holds one tree without values for each of the three groups.
-    consts, carry, _ = params["ft_in"].unpack()
-    return len(consts), len(carry)
 
 
 def _split(operands: list[bytes], n_first: int, n_second: int) -> tuple[list[bytes], list[bytes], list[bytes]]:
