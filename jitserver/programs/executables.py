@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.experimental import serialize_executable
 
 from jitclient.core.digests import digest
-from jitclient.jaxside import compilation_cache, internals
+from jitclient.jaxside import compilation_cache, cpu_executables, internals
 from jitserver.programs import context
 from jitserver.programs.devices.backend import backend
 from jitserver.store.deadline import Deadlines
@@ -140,6 +140,8 @@ def to_bytes(compiled: jax.stages.Compiled) -> bytes:
     Raises:
         Exception: JAX cannot serialize the executable.
     """
+    if cpu_executables.refusal():
+        raise ValueError(cpu_executables.refusal())
     payload, in_tree, out_tree = serialize_executable.serialize(compiled)
     return pickle.dumps((payload, in_tree, out_tree, _devices(compiled)))
 
@@ -175,6 +177,11 @@ def from_bytes(data: bytes | memoryview, callbacks: Sequence[Callable[..., Any]]
     Raises:
         Exception: the bytes are not an executable that can run here, or it calls a different number of functions.
     """
+    with cpu_executables.loading():
+        return _from_bytes(data, callbacks)
+
+
+def _from_bytes(data: bytes | memoryview, callbacks: Sequence[Callable[..., Any]]) -> jax.stages.Compiled:
     if backend().runs_on_host:
         _register_native_functions()
     payload, in_tree, out_tree, numbers = pickle.loads(data)

@@ -14,6 +14,7 @@ import msgspec
 from jitclient.capture import manifest
 from jitclient.core.digests import digest
 from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, JitserverError, ProgramLost
+from jitclient.jaxside import cpu_executables
 from jitclient.wire import labels
 from jitclient.wire.messages import EntryInfo, Lookup, Manifest, Prepare, Settle, State
 from jitserver.programs import context, keys, program, serialization
@@ -405,14 +406,16 @@ class Programs:
         if found is None:
             return None
         stored, executable, is_shared = found
-        why = stored.info.no_executable
-        if executable is not None and self.journal.strikes.count(key.text, _LOADING) < _MAX_DISK_STRIKES:
+        refusal = cpu_executables.refusal()
+        why = stored.info.no_executable or refusal
+        may_load = not refusal and self.journal.strikes.count(key.text, _LOADING) < _MAX_DISK_STRIKES
+        if executable is not None and may_load:
             report_phase(_LOADING)
             try:
                 with self.journal.recording(_LOADING, key.text, stored.info.label):
                     built = serialization.loaded(stored.facts, executable)
             except Exception as error:  # not damage: the store has compared the bytes with their digest
-                why = f"its executable cannot be loaded: {_first_line(error)}"
+                why = cpu_executables.refusal() or f"its executable cannot be loaded: {_first_line(error)}"
                 log.warning("%s: %s. It is compiled again.", stored.info.label, why)
                 if self.cache.share is not None and is_shared:
                     self.cache.share.reject(key.text, why)

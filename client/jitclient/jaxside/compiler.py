@@ -27,6 +27,7 @@ from typing import Any, Protocol
 
 from jitclient.core.cpu import cpu_features, xla_threads
 from jitclient.core.digests import digest
+from jitclient.jaxside import cpu_executables
 
 _MAX_TEXT_BYTES = 4 << 20
 """Maximum size of a program's text. Larger ones have large constants, which take long to digest, write and load."""
@@ -202,7 +203,7 @@ class _Hook:
             return "custom_partitioning is in use"
         if self._distributed.client is not None:
             return "several hosts compile together"
-        return "XLA dumps what it compiles" if _dumps(compile_options) else ""
+        return "XLA dumps what it compiles" if _dumps(compile_options) else cpu_executables.refusal()
 
     def _key(self, computation: Any, compile_options: Any, jax_key: str) -> str | None:
         """Return the key of a program; None if the program is too large."""
@@ -218,7 +219,10 @@ class _Hook:
 
     def _load(self, key: str, backend: Any, executable_devices: Any, compile_options: Any) -> tuple[Any, float] | None:
         found = self._cache.get(key)
-        return found and (backend.deserialize_executable(found[0], executable_devices, compile_options), found[1])
+        if not found:
+            return None
+        with cpu_executables.loading():
+            return backend.deserialize_executable(found[0], executable_devices, compile_options), found[1]
 
     def _keep(self, key: str, executable: Any, seconds: float) -> None:
         self._cache.put(key, executable.serialize(), seconds)
@@ -252,7 +256,7 @@ def _is_ours(error: BaseException) -> bool:
     if isinstance(error, OSError):
         is_usual = error.errno is not None
     elif isinstance(error, RuntimeError):
-        is_usual = type(error).__module__.startswith("jaxlib.")
+        is_usual = type(error).__module__.startswith(("jax.", "jaxlib."))
     else:
         is_usual = bool(error.args) or isinstance(error, MemoryError)
     if not is_usual:

@@ -391,3 +391,36 @@ def test_exceptions_that_other_threads_raise_here_are_not_errors_of_the_cache() 
         with pytest.raises(kind):
             hook._attempt(set_error, kind)
     assert hook._attempt(os.stat, "/nowhere") is None
+
+
+REFUSES = """
+    import types
+    import jax, jax.numpy as jnp
+    from jitclient.jaxside import cpu_executables
+
+    # In a module of ours, because an error from elsewhere is the program's.
+    fake = types.ModuleType("jitclient.fake")
+    fake.attempts, fake.loading, fake.jax = [], cpu_executables.loading, jax
+    exec('''class Loading:
+        def __enter__(self):
+            with loading():
+                attempts.append(1)
+                raise jax.errors.JaxRuntimeError("Target machine feature +avx512f is missing")
+
+        def __exit__(self, *error):
+            pass
+    ''', vars(fake))
+    cpu_executables.loading = fake.Loading
+    values = [float(f(2.0)) for f in (jnp.sqrt, jnp.exp2, jnp.log2)]
+    result = [values, len(fake.attempts), compilation_cache.own().excluded]
+"""
+
+
+def test_a_processor_whose_executables_xla_refuses_asks_it_once(run: Run) -> None:
+    (values, attempts, excluded), (found, made) = run(REFUSES)
+    assert (attempts, excluded, found) == (0, {}, 0)
+    (again, attempts, excluded), (found, compiled) = run(REFUSES)
+    assert (again, attempts, found) == (values, 1, 0)
+    [(why, (times, _))] = excluded.items()
+    assert why == "XLA refuses stored executables on this processor: Target machine feature +avx512f is missing"
+    assert (times, compiled) == (made - 1, 1)

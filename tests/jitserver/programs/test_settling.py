@@ -218,3 +218,42 @@ def test_a_program_without_an_executable_is_made_again_and_says_why(run_script: 
     """
     why = "the comparison is not serializable."
     assert run_script(program) == [why, ["remade", why, "memory"], 1, 1]
+
+
+def test_a_processor_whose_executables_xla_refuses_asks_it_once(run_script: Callable[..., Any]) -> None:
+    program = f"""{BEGIN}
+    import logging
+    import jax
+    import msgspec
+    from jax.experimental import serialize_executable
+
+    def made_on(disk):
+        cache = Tiers(Memory(1 << 30, 1000), Store(disk, 1 << 30), Writer(lambda: 0))
+        return Programs(Counters(), cache, Journal())
+
+    def refuse(*arguments, **options):
+        attempts.append(1)
+        raise jax.errors.JaxRuntimeError("Target machine feature +avx512f is missing. Compile machine features: []")
+
+    both = [asked(fun) for fun in (lambda x: x + 1, lambda x: x * 2)]
+    disk = Path("disk")
+    disk.mkdir()
+    programs = made_on(disk)
+    for request, payload in both:
+        prepared(msgspec.structs.replace(request, manifest=Manifest()), payload)
+    programs.cache.close(60)
+    stored = [info.no_executable for info in made_on(disk).cache.infos()]
+
+    attempts, warnings = [], []
+    serialize_executable.deserialize_and_load = refuse
+    logging.getLogger("jitserver.programs.programs").addFilter(
+        lambda record: record.levelno < logging.WARNING or warnings.append(record.getMessage())
+    )
+    programs = made_on(disk)
+    levels = [programs.find(request.lookup, str).level for request, _ in both]
+    programs.cache.close(60)
+    later = [info.no_executable for info in made_on(disk).cache.infos()]
+    print(json.dumps([stored, levels, len(attempts), len(warnings), later]))
+    """
+    why = "XLA refuses stored executables on this processor: Target machine feature +avx512f is missing."
+    assert run_script(program) == [["", ""], ["remade"] * 2, 1, 1, [why] * 2]
