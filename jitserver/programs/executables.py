@@ -234,13 +234,10 @@ class _Unpickler(_UnpicklerWithoutCallbacks):  # type: ignore[misc]
         )
 
 
-def _devices(compiled: Any) -> list[int]:
-    """Return the ids of an executable's devices, in the executable's order."""
-    for sharding in jax.tree.leaves((compiled.input_shardings, compiled.output_shardings)):
-        if isinstance(sharding, jax.sharding.NamedSharding):
-            return [device.id for device in sharding.mesh.devices.flat]
-        return [device.id for device in sharding.device_set]
-    return [jax.devices()[0].id]
+def _devices(compiled: jax.stages.Compiled) -> list[int]:
+    """Return the ids of an executable's devices, in the executable's order, which the sets of its shardings lack."""
+    executable: Any = compiled.runtime_executable()
+    return [device.id for device in executable.local_devices()]
 
 
 @functools.cache

@@ -1,8 +1,8 @@
-"""Compilations by their text, on storage that hangs or fails."""
+"""Serialized executables, and compilations by their text, on storage that hangs or fails."""
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +117,22 @@ def test_each_program_is_compiled_where_the_lab_is_asked(monkeypatch: pytest.Mon
     (text,) = texts
     assert "stablehlo.multiply" in text
     assert built.run(np.arange(3, dtype=np.float32))[0].tolist() == [0.0, 2.0, 4.0]
+
+
+def test_a_loaded_executable_runs_on_its_devices_in_their_order(run_script: Callable[..., Any]) -> None:
+    program = """
+        import json, jax, numpy as np
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec
+        from jitserver.programs import executables
+
+        devices, x, right = jax.devices(), np.arange(8, dtype=np.float32), []
+        for order in (devices, devices[::-1], devices[4:] + devices[:4]):
+            parts = NamedSharding(Mesh(np.array(order), ("d",)), PartitionSpec("d"))
+            step = jax.jit(lambda x: jax.lax.with_sharding_constraint(x * 2, parts)).lower(x).compile()
+            data = executables.to_bytes(step)
+            found = executables.from_bytes(data)(x)
+            where = [shard.device for shard in sorted(found.addressable_shards, key=lambda shard: shard.index)]
+            right.append((np.asarray(found) == x * 2).all().item() and where == order)
+        print(json.dumps(right))
+    """
+    assert run_script(program, env={"JAX_NUM_CPU_DEVICES": "8"}) == [True] * 3
