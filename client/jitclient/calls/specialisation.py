@@ -46,13 +46,23 @@ class Specialisation:
 
     @property
     def where(self) -> str:
-        """File and line of the function; empty if it has no code."""
+        """File and line of the function, or of the method of a callable object; empty if there is no code."""
         # Functions of this package that adapt the user's, as for Flax NNX and equinox, wrap it or hold it in a cell.
         cells = getattr(self.fun, "__closure__", None) or ()
         held = [self.fun, getattr(self.fun, "__wrapped__", None), *map(content_of, cells)]
-        functions = itertools.chain.from_iterable(map(functions_in, held))
+        kinds = [*map(type, held), self._first_kind]
+        methods = [kind.__call__ for kind in kinds if issubclass(kind, Callable)]  # type: ignore[arg-type]
+        functions = itertools.chain.from_iterable(map(functions_in, held + methods))
         code = next((function.__code__ for function in functions if not _is_own(function)), None)
         return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+
+    @property
+    def _first_kind(self) -> type:
+        """Class of the first argument: an adapter of equinox's modules gets the module there."""
+        assert self.structure is not None
+        positional = self.structure.children[0]
+        first = positional.children[0] if positional is not None and positional.children else tree.LEAF
+        return object if first is tree.LEAF else first.kind
 
     @property
     def names(self) -> list[str]:

@@ -52,19 +52,31 @@ PLACES = """
         from jitclient.eqx import filter_jit
         from jitclient.nnx import jit
 
-    def of_nodes(model, x):  # line
+    def of_nodes(model, x):  # line: of_nodes
         return model(x)
 
-    def of_trees(x):  # line
+    def of_trees(x):  # line: of_trees
         return x + 1
 
-    def of_modules(model, x):  # line
+    def of_modules(model, x):  # line: of_modules
         return model(x)
+
+    class Module(eqx.Module):
+        weight: jnp.ndarray
+
+        def __call__(self, x):  # line: Module
+            return self.weight * x
+
+    class Callable:
+        def __call__(self, x):  # line: Callable
+            return x - 1
 
     x = jnp.ones(2)
     jit(of_nodes)(nnx.Linear(2, 3, rngs=nnx.Rngs(0)), x)
     jit(of_trees, graph=False)(x)
     filter_jit(of_modules)(eqx.nn.Identity(), x)
+    filter_jit(Module(x))(x)
+    jitclient.jit(Callable())(x)
 """
 
 
@@ -98,8 +110,12 @@ def test_functions_of_nnx_and_equinox_are_where_the_user_wrote_them(
     path = tmp_path / "places.py"
     path.write_text(textwrap.dedent(PLACES))
     subprocess.run([sys.executable, str(path), how], env={**os.environ, **used}, check=True, capture_output=True)
-    lines = {line.split("(")[0][4:]: n for n, line in enumerate(path.read_text().splitlines(), 1) if "# line" in line}
-    assert len(lines) == 3
+    lines = {
+        name: number
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if (name := line.partition("  # line: ")[2])
+    }
+    assert len(lines) == 5
     for name, line in lines.items():
         [entry] = json.loads(cli("cache", "show", name, "--json", env=used).stdout)
         assert entry["where"] == f"{path}:{line}"
