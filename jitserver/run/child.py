@@ -3,9 +3,11 @@
 import contextlib
 import fcntl
 import io
+import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Collection
 from typing import Any
 
@@ -34,6 +36,9 @@ def become(request: Request, received: list[int], libraries: Collection[int]) ->
     for module, name in CWD_ATTRIBUTES.items():
         if module in sys.modules:
             setattr(sys.modules[module], name, request.cwd)
+    # Log records count from there. In nanoseconds since Python 3.13.
+    now = time.time_ns() if sys.version_info >= (3, 13) else time.time()
+    logging._startTime = now  # type: ignore[attr-defined]
 
 
 def clear_signals() -> None:

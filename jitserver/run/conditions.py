@@ -23,11 +23,12 @@ def _reporting() -> list[object]:
 _WITHOUT_ACCELERATORS = frozenset({"numpy"})
 """Packages that no variable about accelerators concerns: helpers import them even before they know of jax."""
 
+_FILTERS = "the filters of warnings"
 _OF_ALL: Mapping[str, Callable[[], Any]] = {
     "how imports are done": lambda: (builtins.__import__, *sys.path_hooks),
     "how imports are traced": lambda: (sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
     "the class of loggers": logging.getLoggerClass,
-    "the filters of warnings": _reporting,
+    _FILTERS: _reporting,
 }
 _OF_NATIVE: Mapping[str, Callable[[], Any]] = {
     "the processors that it may use": lambda: os.sched_getaffinity(0),
@@ -52,7 +53,8 @@ class Conditions:
         self._finders = finders()
 
     def allow(self, written: Mapping[str, str | None]) -> None:
-        """Take over the variables that imports have set."""
+        """Take over what imports have set: variables, and the filters of warnings."""
+        self._values[_FILTERS] = _reporting()
         self._variables = {**self._variables, **process_facts.native_variables(written)}
 
     def new_finders(self) -> list[Any]:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from jitserver.run.replacement import Replacement
+
 CWD_ATTRIBUTES = {"multiprocessing.process": "ORIGINAL_DIR", "rich": "_IMPORT_CWD"}
 """Modules that store the working directory of their import, and the names under which they store it."""
 
@@ -34,6 +36,7 @@ class ImportAudit:
         self._looked_up: set[str] = set()
         self._kinds: dict[str, int] = {}
         self._files: dict[str, tuple[int, ...] | None] = {}
+        self._replacement = Replacement()
 
     def __enter__(self) -> "ImportAudit":
         # Stamp first, so that packages that are installed during the imports show as changes.
@@ -67,14 +70,15 @@ class ImportAudit:
 
         own_getcwd, own_stat, own_open = os.getcwd, os.stat, builtins.open
         own_listdir, own_scandir = os.listdir, os.scandir
-        self._own: tuple[Any, ...] = (own_getcwd, own_stat, own_listdir, own_scandir, own_open)
-        os.getcwd, os.stat, os.listdir, os.scandir = getcwd, audited_stat, listdir, scandir
-        builtins.open = io.open = audited_open
+        for function in (getcwd, listdir, scandir):
+            self._replacement.put(os, function.__name__, function)
+        self._replacement.put(os, "stat", audited_stat)
+        self._replacement.put(builtins, "open", audited_open)
+        self._replacement.put(io, "open", audited_open)
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.getcwd, os.stat, os.listdir, os.scandir, builtins.open = self._own
-        io.open = builtins.open
+        self._replacement.undo()
         self._stamp_all(self._paths())
         self._kinds = {path: _kind(path) for path in self._looked_up} | self._kinds
 

@@ -8,6 +8,8 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
+from jitserver.run.replacement import Replacement
+
 _bootstrap: Any = importlib._bootstrap
 """Python's own import system, in which `importlib.import_module` looks up its function."""
 
@@ -28,9 +30,10 @@ class ImportGraph:
         self.modules: set[str] = set()
         self._after_each = after_each
         self._imports: dict[str, set[str]] = {}
+        self._replacement = Replacement()
 
     def __enter__(self) -> "ImportGraph":
-        own = self._own = builtins.__import__, _bootstrap._gcd_import
+        own = builtins.__import__, _bootstrap._gcd_import
         self._loaded = frozenset(sys.modules)
 
         # Names and order of the arguments are Python's.
@@ -54,11 +57,12 @@ class ImportGraph:
             finally:
                 self._note(_absolute(name, {"__package__": package}, level), (), loaded)
 
-        builtins.__import__, _bootstrap._gcd_import = import_, import_module
+        self._replacement.put(builtins, "__import__", import_)
+        self._replacement.put(_bootstrap, "_gcd_import", import_module)
         return self
 
     def __exit__(self, *_: object) -> None:
-        builtins.__import__, _bootstrap._gcd_import = self._own
+        self._replacement.undo()
         self.modules |= sys.modules.keys() - self._loaded
 
     def closure(self, name: str) -> set[str]:

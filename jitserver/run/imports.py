@@ -15,6 +15,7 @@ from jitclient.jaxside.operations import preparation
 from jitserver.run import fast_exit, history, process_state, warm_caches
 from jitserver.run.effects import PACKAGES_WITH_STATE, Effects, redirected_output
 from jitserver.run.environment_log import EnvironmentLog
+from jitserver.run.filters import Filters
 from jitserver.run.import_audit import ImportAudit
 from jitserver.run.import_graph import ImportGraph
 from jitserver.run.loggers import Loggers
@@ -56,7 +57,8 @@ class Imports:
         self._graph = ImportGraph(process_state.note_settings_of_jax)
         self._environment = EnvironmentLog()
         self._loggers = Loggers()
-        self.preloaded = Preloaded(self._graph, self.audit, self._environment, self._loggers)
+        self._filters = Filters()
+        self.preloaded = Preloaded(self._graph, self.audit, self._environment, self._loggers, self._filters)
         self.total = 0, 0.0
         self.operations: list[bytes] = []
         self._helper = helper
@@ -97,7 +99,7 @@ class Imports:
     def _update(self, unfit: Mapping[str, str]) -> bool:
         names = [*_ALWAYS, *history.modules(PACKAGES_WITH_STATE)]
         before, start = len(sys.modules), time.perf_counter()
-        with self.audit, self._environment, self.seeding, redirected_output():
+        with self.audit, self._environment, self._filters, self.seeding, redirected_output():
             found = self._import(names, unfit)
             if not found and "jax" in sys.modules:
                 internals.find_no_plugins()
@@ -149,6 +151,8 @@ class Imports:
             else:
                 self._environment.revert()
                 problem = effects.of(name)
+                if not self._filters.revert():
+                    problem = problem or f"{name} changes warning filters"
             found = {name: problem} if problem else {}
             if effects.changed_state:
                 new = sys.modules.keys() - loaded - {name}

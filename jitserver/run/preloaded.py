@@ -21,6 +21,7 @@ from jitclient.jaxside import interop
 from jitserver.run import fast_exit
 from jitserver.run.conditions import Conditions
 from jitserver.run.environment_log import EnvironmentLog
+from jitserver.run.filters import Filters
 from jitserver.run.import_audit import ImportAudit
 from jitserver.run.import_graph import ImportGraph
 from jitserver.run.loggers import Loggers
@@ -32,7 +33,14 @@ _NATIVE = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 class Preloaded:
     """Modules that this process has imported in advance, and the finder of their imports by the program."""
 
-    def __init__(self, graph: ImportGraph, audit: ImportAudit, environment: EnvironmentLog, loggers: Loggers) -> None:
+    def __init__(
+        self,
+        graph: ImportGraph,
+        audit: ImportAudit,
+        environment: EnvironmentLog,
+        loggers: Loggers,
+        filters: Filters,
+    ) -> None:
         """Hide nothing yet.
 
         Args:
@@ -40,8 +48,10 @@ class Preloaded:
             audit: which files the imports have looked up.
             environment: which environment variables the imports have read and set.
             loggers: which loggers the imports have made.
+            filters: which filters of warnings the imports have added.
         """
-        self._graph, self._audit, self._environment, self._loggers = graph, audit, environment, loggers
+        self._graph, self._audit, self._environment = graph, audit, environment
+        self._loggers, self._filters = loggers, filters
         self._hidden: dict[str, Any] = {}
         self._bindings: dict[str, tuple[dict[str, Any], str]] = {}
         self._conditions = Conditions()
@@ -138,9 +148,10 @@ class Preloaded:
                 os.environ.pop(variable, None)
             else:
                 os.environ[variable] = value
-        self._conditions.allow(written)
         self._show(names)
         self._loggers.show_for({*names})
+        self._filters.show_for({*names})
+        self._conditions.allow(written)
         interop.have_loaded(names)
 
     def _show(self, names: Sequence[str]) -> None:

@@ -4,7 +4,6 @@
 finders of its own modules, functions that pickle its classes. What was there before must stay, in its order.
 """
 
-import asyncio
 import builtins
 import copyreg
 import decimal
@@ -12,7 +11,6 @@ import faulthandler
 import gc
 import locale
 import logging
-import multiprocessing
 import os
 import resource
 import signal
@@ -153,6 +151,11 @@ def _logging() -> tuple[object, ...]:
     return _of_logger(logging.root), names, settings
 
 
+def _start_method() -> object:
+    multiprocessing: Any = sys.modules.get("multiprocessing")
+    return multiprocessing.get_start_method(allow_none=True) if multiprocessing is not None else None
+
+
 _FIXED: Mapping[str, Callable[[], Any]] = {
     "the standard streams": _streams,
     # Reads of `os.environ` are watched during imports.
@@ -178,8 +181,9 @@ _FIXED: Mapping[str, Callable[[], Any]] = {
     "garbage collection": lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug()),
     "tracemalloc": tracemalloc.is_tracing,
     "decimal's context": lambda: (repr(decimal.getcontext()), repr(decimal.DefaultContext)),
-    "the start method of multiprocessing": lambda: multiprocessing.get_start_method(allow_none=True),
-    "asyncio's policy": lambda: _Same(getattr(asyncio.events, "_event_loop_policy", None)),
+    # Modules that log, or that most programs do without, are looked at only once an import has imported them.
+    "the start method of multiprocessing": _start_method,
+    "asyncio's policy": lambda: _Same(getattr(sys.modules.get("asyncio.events"), "_event_loop_policy", None)),
     "the timeout of sockets": socket.getdefaulttimeout,
 }
 

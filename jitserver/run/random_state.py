@@ -1,12 +1,13 @@
 """Random generators that the system seeded during imports: each run needs random numbers of its own."""
 
 import gc
-import multiprocessing.process
 import os
 import random
 import sys
 import types
 from typing import Any
+
+from jitserver.run.replacement import Replacement
 
 # Maximum; the seeds that the system draws for numpy have 128 bits.
 _MAX_USER_SEED_BITS = 64
@@ -18,6 +19,7 @@ class Seeding:
     def __init__(self) -> None:
         self._system_seeded: dict[int, random.Random] = {id(random._inst): random._inst}
         self._numpy_generators: list[Any] = []
+        self._replacement = Replacement()
 
     def __enter__(self) -> "Seeding":
         system_seeded, own = self._system_seeded, random.Random.seed
@@ -28,14 +30,13 @@ class Seeding:
             if a is None and not isinstance(self, random.SystemRandom):
                 system_seeded[id(self)] = self
 
-        self._own = own, random.seed
-        random.Random.seed = seed  # type: ignore[method-assign]
+        self._replacement.put(random.Random, "seed", seed)
         # Bound to the original method when `random` was imported.
-        random.seed = types.MethodType(seed, random._inst)
+        self._replacement.put(random, "seed", types.MethodType(seed, random._inst))
         return self
 
     def __exit__(self, *_: object) -> None:
-        random.Random.seed, random.seed = self._own  # type: ignore[method-assign]
+        self._replacement.undo()
         self._common = random.getstate()
         numpy = sys.modules.get("numpy.random")
         if isinstance(numpy, types.ModuleType):
@@ -61,7 +62,9 @@ class Seeding:
             bits = one._bit_generator
             # Also replaces the seed of the generators that this one spawns.
             bits.__setstate__(type(bits)().__reduce__()[2])
-        multiprocessing.process.current_process().authkey = os.urandom(32)
+        process: Any = sys.modules.get("multiprocessing.process")
+        if process is not None:
+            process.current_process().authkey = os.urandom(32)
 
 
 def _is_system_seeded(generator: Any) -> bool:

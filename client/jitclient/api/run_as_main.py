@@ -87,6 +87,9 @@ def _become_main(argv: list[str]) -> None:
         own["__annotations__"] = {}
     own["__builtins__"] = builtins
     sys.modules["__main__"] = main
+    # The second name that `multiprocessing` gives the main module, for objects from processes that it has spawned.
+    if "__mp_main__" in sys.modules:
+        sys.modules["__mp_main__"] = main
     sys.argv = argv
 
 

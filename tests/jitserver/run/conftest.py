@@ -15,8 +15,12 @@ from typing import Any
 import pytest
 
 from ...prepared import prepared
+from . import state_probe
 
 SECONDS = 120
+
+STATE_PROBE = Path(state_probe.__file__).read_text()
+"""Program that prints its whole state."""
 
 
 LOADED = """
@@ -85,6 +89,24 @@ class Environment:
         added = [line for line in lines if line.startswith("jitserver: ")]
         assert done.stdout.splitlines() == expected.stdout.splitlines()
         assert "".join(line for line in lines if line not in added) == expected.stderr
+        assert done.returncode == expected.returncode
+        return added
+
+    def compared_state(self, source: str) -> list[str]:
+        """Checks that a run of a program has the output, the status and the whole state at its end of plain `python`.
+
+        Returns the lines that the run has added.
+        """
+        script = self.script(f"{source}\n{STATE_PROBE}")
+        expected, done = self.plain(script), self.run("--verbose", script)
+        ours, added = done.stderr.splitlines(keepends=True), []
+        for line in [line for line in ours if line.startswith("jitserver: ")]:
+            ours.remove(line)
+            added.append(line)
+        states = [json.loads(each.stdout.splitlines()[-1]) for each in (expected, done)]
+        assert state_probe.differences(*states) == []
+        assert done.stdout.splitlines()[:-1] == expected.stdout.splitlines()[:-1]
+        assert "".join(ours) == expected.stderr
         assert done.returncode == expected.returncode
         return added
 

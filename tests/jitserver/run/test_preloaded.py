@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,9 @@ PACKAGES = {
     "finds": "import os; VALUE = os.path.exists('configuration')",
     "optional": "try:\n    import absent\n    VALUE = 1\nexcept ImportError:\n    VALUE = 0",
     "native": "import numpy; VALUE = numpy.float32(1)",
+    "filters": "import warnings; warnings.filterwarnings('ignore', message='ours'); VALUE = 1",
+    "binds": "from builtins import open; from os import getcwd; from random import seed; VALUE = 1",
+    "spawns": "import asyncio, multiprocessing; VALUE = 1",
 }
 """Installed packages. Each has a value of its import."""
 
@@ -112,6 +116,31 @@ PROGRAMS = {
         "print(sorted(logging.root.manager.loggerDict))",
         "handles",
     ),
+    "filtered by a package": ("import filters, warnings; warnings.warn('ours'); print(warnings.filters)", "filters"),
+    "filtered by another package": ("import uses, warnings; warnings.warn('ours'); print(warnings.filters)", "uses"),
+    "filtered by both": (
+        "import warnings; warnings.simplefilter('always'); import filters, uses; warnings.warn('ours')",
+        "filters",
+    ),
+    "bound by an import": (
+        "import binds, os, random; print(binds.open is open, binds.getcwd is os.getcwd, binds.seed == random.seed)",
+        "binds",
+    ),
+    "times of log records": (
+        "import logging, os, uses; record = logging.makeLogRecord({}); "
+        "print(record.created - record.relativeCreated / 1000 >= os.stat(__file__).st_mtime)",
+        "uses",
+    ),
+    "objects from spawned processes": (
+        """
+        import multiprocessing, spawns
+        class Own: pass
+        if __name__ == "__main__":
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                print(type(pool.apply(Own)) is Own)
+        """,
+        "spawns",
+    ),
     "traced": ("import sys; sys.settrace(lambda *_: None); import uses", "uses"),
     "in another directory": ("import os; os.chdir('own'); import finds", "finds"),
     "limits": (
@@ -143,6 +172,11 @@ IN_THE_HELPER = {
     "a module of the user, too late",
     "looked for by the user",
     "warnings are ignored",
+    "filtered by a package",
+    "filtered by another package",
+    "bound by an import",
+    "times of log records",
+    "objects from spawned processes",
     "loggers disabled before",
     "loggers disabled after",
     "a logger set before",
@@ -193,6 +227,7 @@ def learnt(warm: Any, until: Any) -> Any:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_imports_are_what_they_are_under_python(name: str, learnt: Any) -> None:
     source, package = PROGRAMS[name]
+    source = textwrap.dedent(source)
     script = learnt.script(f"{source}\nprint({package}.VALUE)", f"{'_'.join(name.split())}.py")
     done = learnt.run("--verbose", script)
     expected = learnt.plain(script)

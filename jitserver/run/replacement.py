@@ -1,0 +1,32 @@
+"""Functions that are replaced during imports, and put back afterwards: also where an import has bound them."""
+
+import sys
+from typing import Any
+
+
+class Replacement:
+    """Replacement of functions by others that record their calls, from the first `put` to `undo`."""
+
+    def __init__(self) -> None:
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._known: set[str] = set()
+
+    def put(self, owner: Any, name: str, function: Any) -> None:
+        """Let `owner.name`, an attribute of a module or of another object, be this function."""
+        if not self._replaced:
+            self._known = {*sys.modules}
+        self._replaced.append((owner, name, getattr(owner, name), function))
+        setattr(owner, name, function)
+
+    def undo(self) -> None:
+        """Put all functions back, also in modules that were imported since then: `from builtins import open`."""
+        originals = {}
+        for owner, name, original, function in reversed(self._replaced):
+            setattr(owner, name, original)
+            originals[id(function)] = original
+        for module in sys.modules.keys() - self._known:
+            namespace = getattr(sys.modules[module], "__dict__", {})
+            for name, value in list(namespace.items()):
+                if id(value) in originals:
+                    namespace[name] = originals[id(value)]
+        self._replaced.clear()
