@@ -46,6 +46,8 @@ def _print(found: Status, running: list[helpers.RunningHelper]) -> None:
     ]
     if found.share is not None:
         rows.append(["lab's cache", of_share(found.share)])
+    if found.recordings:
+        rows.append(["profiler", f"records for {found.recordings}; calls take longer meanwhile"])
     if found.restarted:
         rows.append(["restarted", found.restarted])
     abandoned = {"calls are running": found.abandoned, "programs are being made": found.abandoned_programs}

@@ -16,6 +16,7 @@ from jitclient.wire.connection import WireConnection
 from jitclient.wire.encoding import decoded, decoder
 from jitclient.wire.envelope import decoded_request
 from jitclient.wire.messages import (
+    ANNOTATE,
     BUSY,
     CALLED_BACK,
     FIRST_FRAME_BYTES,
@@ -30,15 +31,18 @@ from jitclient.wire.messages import (
     Return,
     Run,
 )
+from jitclient.wire.recording import Annotation
 from jitclient.wire.stream import WireStream
 from jitserver.daemon import plain_runs, runs
 from jitserver.daemon.frame_budget import FrameBudget
+from jitserver.daemon.recording import ConnectionRecording
 from jitserver.daemon.run_channel import RunChannel
 from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import Session
 from jitserver.daemon.uploads import Incoming
 from jitserver.programs.devices import serial
 from jitserver.programs.devices.scratch import Scratches
+from jitserver.programs.recorder import Annotations
 from jitserver.programs.traces.ambient_reads import monotonic
 from jitserver.store.journal import EMPTY_SLOT
 from jitserver.system.shared_memory import Lent, Pool
@@ -61,6 +65,8 @@ class DaemonConnection(WireConnection):
         self.order: Order | None = None
         self.incoming = Incoming()
         self.scratches = Scratches()
+        self.annotations = Annotations()
+        self.recording: ConnectionRecording | None = None
         self.busy_since: float | None = None
         # Slot of the crash journal in which this thread records its current program.
         self.slot = memoryview(EMPTY_SLOT)
@@ -86,7 +92,7 @@ class DaemonConnection(WireConnection):
             while not self.closed:
                 if self.session is not None:
                     self._serve_plain(self.session)
-                elif not self.serve(_SECONDS_WITHOUT_SESSION):
+                elif not self.serve(_SECONDS_WITHOUT_SESSION) and self.recording is None:
                     break
         except (EOFError, OSError):
             pass
@@ -100,6 +106,9 @@ class DaemonConnection(WireConnection):
                 self.order.leave(self)
             self._run_channel.lent.close()
             self.incoming.discard()
+            self.annotations.end()
+            if self.recording is not None:
+                self.recording.close()
 
     def _serve_plain(self, session: Session) -> None:
         """Serve until the connection closes; reply to plain Runs with as few function calls as possible."""
@@ -148,7 +157,7 @@ class DaemonConnection(WireConnection):
         self._dispatch_request(*decoded_request(data[1:]))
 
     def on_frame(self, kind: int, body: bytes) -> None:
-        """Handle a lease or return of shared memory, or a late answer to a callback of a Run that is over."""
+        """Handle a lease or return of shared memory, an annotation, or a late answer to a callback of a past Run."""
         if self.session is None:
             super().on_frame(kind, body)
         elif kind == LEASE and self.lends:
@@ -156,6 +165,8 @@ class DaemonConnection(WireConnection):
             self._channel.send(bytes((LEASED,)) + _encode(leased), fd=fd)
         elif kind == RETURN:
             self._run_channel.lent.take_back(decoded(body, Return))
+        elif kind == ANNOTATE:
+            self.annotations.follow(decoded(body, Annotation))
         elif kind == CALLED_BACK:
             self._run_channel.record_answer(body)
         else:

@@ -74,7 +74,7 @@ def answer(
         return None
     # Read `session.arrays` each time: a checkpoint replaces it while Runs that take too long are still active.
     reply, budget, slot = Reply(run.number), session.budget.default, engine.journal.thread_state.slot
-    in_flight = engine.in_flight
+    in_flight, recorder = engine.in_flight, engine.recorder
     ran: list[tuple[Program, float]] = []
     try:
         with engine.counters.lock:
@@ -103,6 +103,8 @@ def answer(
                 budget.left += program.nbytes
                 runs.run_one(engine, session, call, reply, ran)
                 continue
+            if recorder.is_on:
+                run_program = recorder.labelled(run_program, program)
             slot[:] = program.mark
             start = monotonic()
             try:

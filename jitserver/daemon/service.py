@@ -16,7 +16,7 @@ from rpyc.core.service import Service
 
 from jitclient.core.directories import process_settings
 from jitclient.errors import DaemonDraining, DaemonUnavailable, JitserverError, ProtocolError
-from jitclient.wire import explaining, introspection, messages, named_arrays
+from jitclient.wire import explaining, introspection, messages, named_arrays, recording
 from jitclient.wire.encoding import decoded
 from jitclient.wire.messages import PROTOCOL
 from jitclient.wire.reply import encoded_answer
@@ -25,6 +25,7 @@ from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.in_progress import InProgress
 from jitserver.daemon.introspection import listed, long_runs, snapshot
 from jitserver.daemon.named_array_requests import NamedArrayRequests
+from jitserver.daemon.recording import ConnectionRecording
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs import context
@@ -34,6 +35,7 @@ from jitserver.programs.engine import Engine
 from jitserver.programs.failures import TraceFailed, failure_of
 from jitserver.programs.inspection import inspected
 from jitserver.programs.programs import Hit
+from jitserver.programs.recorder import memory_profile
 from jitserver.store.entry import Entry
 from jitserver.store.explain import explain as compared
 from jitserver.system.memory_limits import resident_bytes
@@ -290,10 +292,32 @@ class JitService(Service):  # type: ignore[misc]
             max_disk_bytes=store.shared.max_bytes if store.shared is not None else 0,
             restarted=self.restarted,
             share=None if self.engine.cache.share is None else self.engine.cache.share.status(),
+            recordings=self.engine.recorder.count(),
             abandoned=sum(run.gone for run in long_runs(self.connections)),
             abandoned_programs=sum(not making.pids for making in self.in_progress.now()),
             **dataclasses.asdict(self.counters),
         )
+
+    @verb(recording.Record)
+    def exposed_record(self, connection: DaemonConnection, options: recording.Record) -> None:
+        self._check_open()
+        if connection.recording is not None:
+            raise ProtocolError("this connection has a recording already")
+        connection.recording = ConnectionRecording(self.engine.recorder, options)
+
+    @verb(recording.Fetch)
+    def exposed_recorded(self, connection: DaemonConnection, fetch: recording.Fetch) -> recording.Fetched:
+        if connection.recording is None:
+            raise ProtocolError("this connection has no recording")
+        return connection.recording.fetch(fetch.start)
+
+    @verb(None)
+    def exposed_clock(self, connection: DaemonConnection, _: None) -> int:
+        return time.time_ns()
+
+    @verb(None)
+    def exposed_memory(self, connection: DaemonConnection, _: None) -> bytes:
+        return memory_profile()
 
     @verb(messages.Match)
     def exposed_entries(self, connection: DaemonConnection, match: messages.Match) -> messages.Listed:

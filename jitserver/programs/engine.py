@@ -21,6 +21,7 @@ from jitserver.programs.devices.in_flight import InFlight
 from jitserver.programs.devices.serial import recording_callbacks, run_serially
 from jitserver.programs.program import Program, ReportPhase
 from jitserver.programs.programs import RUNNING, Programs, request_of
+from jitserver.programs.recorder import Recorder
 from jitserver.programs.traces import output
 from jitserver.programs.traces.ambient_reads import monotonic
 from jitserver.store.explain import compare_with_nearest
@@ -43,6 +44,7 @@ class Engine:
         self.cache = cache
         self.journal = journal or Journal()
         self.programs = Programs(counters, cache, self.journal)
+        self.recorder = Recorder()
         self._thread_state = self.journal.thread_state
         audit.install_hook()
         output.watch()
@@ -82,6 +84,8 @@ class Engine:
             run = functools.partial(run.run, call_client, is_multi_device=built.is_multi_device)
         if built.is_multi_device:
             run = functools.partial(run_serially, run)
+        if self.recorder.is_on:
+            run = self.recorder.labelled(run, built)
         slot = self._thread_state.slot
         # Write to the slot directly: `Journal.recording` would cost another function call.
         slot[:] = built.mark

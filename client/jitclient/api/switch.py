@@ -12,6 +12,7 @@ from jitclient.calls import decorator, early_start
 from jitclient.capture.user_code.installed import is_user_module
 from jitclient.core.tracebacks import api_boundary
 from jitclient.jaxside import compilation_cache, interop
+from jitclient.profiles import observer
 from jitclient.session import process
 
 _COUNTERPARTS: tuple[tuple[str, str, Callable[[], Any]], ...] = (
@@ -74,6 +75,7 @@ def install(packages: Iterable[str] = ()) -> Installed:
     if not process.inside_daemon:
         compilation_cache.keep_compilations()
         early_start.start_with_jax()
+        observer.observe()
     installed = Installed(frozenset(packages))
     _in_force.append(installed)
     if len(_in_force) == 1:

@@ -10,6 +10,7 @@ from jitclient.calls.remote_function import P, R, RemoteFunction
 from jitclient.core.tracebacks import api_boundary
 from jitclient.jaxside import own_jax
 from jitclient.jaxside.options import JitOptions
+from jitclient.profiles import observer
 from jitclient.session import process
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def _jitted(
     if not process.inside_daemon:
         own_jax.configure()
         early_start.start_with_jax()
+        observer.observe()
     given = JitOptions.of(fun, options)
     given.check_devices(fun)
     declared = Deps.of(deps)

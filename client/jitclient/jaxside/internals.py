@@ -174,6 +174,17 @@ def picklers() -> tuple[Any, Any]:
     return pickler or pickle.Pickler, unpickler or object
 
 
+def profiler() -> tuple[Any, Any]:
+    """Return the module of XLA's profiler that JAX uses, and JAX's class of options; None twice if jax lacks either."""
+    found = _get("profiler._profiler"), _get("profiler.ProfileOptions")
+    return found if None not in found and hasattr(found[0], "ProfilerSession") else (None, None)
+
+
+def backend_class() -> Any:
+    """Return XLA's class of backends; None if jax lacks it."""
+    return getattr(_get("lib.xla_client"), "Client", None)
+
+
 class Stages:
     """jax's internal functions that trace and lower jitted functions, and the means to replace them."""
 

@@ -248,7 +248,7 @@ def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
         DaemonUnavailable: no daemon answers.
         Incompatible: the daemon is of another version.
     """
-    connection = _over(_dialled(chosen, chosen.timeout)[0], chosen.timeout)
+    connection = connect_to_running(chosen)
     try:
         payload = encoded(message)
         is_large = len(payload) > FIRST_FRAME_BYTES // 2
@@ -263,6 +263,15 @@ def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
         raise Incompatible(f"the daemon has a different version ({error}). Run `jitserver restart`.") from error
     finally:
         connection.close()
+
+
+def connect_to_running(chosen: Settings) -> "ClientConnection":
+    """Connect to the running daemon, without a session; start none.
+
+    Raises:
+        DaemonUnavailable: no daemon answers.
+    """
+    return _over(_dialled(chosen, chosen.timeout)[0], chosen.timeout)
 
 
 def _dialled(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | SshAddress]":

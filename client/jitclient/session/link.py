@@ -7,7 +7,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 from jitclient.core.settings import Settings
@@ -56,7 +56,8 @@ class Link:
         self.next_handle = 1
         """Handle of the next array."""
         self._identity = ClientId()
-        self._process = b""  # identifies the daemon process
+        self.daemon_process = b""
+        """Identifier of the daemon process."""
         # Number of this client's last Run that the daemon had begun at the time of the connection.
         self._begun = 0
         self._finder = Finder(chosen)
@@ -124,11 +125,13 @@ class Link:
                 raise
             if self.drops:
                 self.background.wake()
+            if _when_connected is not None:
+                _when_connected(self)
         return self.connection
 
     def _enter(self, welcome: Welcome) -> None:
         """Note which daemon answered, and what is lost if it does not have the session."""
-        if welcome.process != self._process:
+        if welcome.process != self.daemon_process:
             self.program_generation += 1
         if not welcome.resumed:
             self.generation += 1
@@ -138,7 +141,7 @@ class Link:
             self._pipeline = Pipeline()
         self.platform, self._installed = welcome.platform, welcome.installed
         self.finishes_calls = welcome.finishes_calls
-        self._process, self._begun = welcome.process, welcome.begun
+        self.daemon_process, self._begun = welcome.process, welcome.begun
         self._identity = dataclasses.replace(self._identity, token=welcome.token)
         self.next_handle = welcome.first_handle
 
@@ -226,7 +229,7 @@ class Link:
         """Return the state of a connection for use beside the current one."""
         while self._spares:
             process, spare = self._spares.pop()
-            if process == self._process and spare["_identity"].token == self._identity.token:
+            if process == self.daemon_process and spare["_identity"].token == self._identity.token:
                 return spare
             spare["connection"].close()
         apart = {"connection": None, "_pipeline": Pipeline(), "_exchanging": False}
@@ -248,7 +251,7 @@ class Link:
         finally:
             if not is_spare:
                 self.disconnect()
-            process, apart = self._process, self._swap(kept)
+            process, apart = self.daemon_process, self._swap(kept)
             if is_spare:
                 self._spares.append((process, apart))
             self._depth -= 1
@@ -261,6 +264,17 @@ class Link:
             setattr(self, name, value)
         return before
 
+    def wait_for_calls(self, timeout: float = -1) -> None:
+        """Send the queued calls, and wait until all are answered; at most `timeout` seconds for other threads."""
+        if self._pipeline.outbox and self.lock.acquire(timeout=timeout):
+            try:
+                if not self._exchanging:
+                    with contextlib.suppress(JitserverError):
+                        # Repeating is safe, because the pipeline resends no Run that was begun.
+                        with_retries(self, self._drain, ATTEMPTS)
+            finally:
+                self.lock.release()
+
     # ---- forks
 
     def before_fork(self) -> None:
@@ -269,14 +283,7 @@ class Link:
         Wait for pending calls, whose results the child may use; stop the background thread; and retire shared memory
         that the child may read.
         """
-        if self._pipeline.outbox and self.lock.acquire(timeout=_DRAIN_SECONDS):
-            try:
-                if not self._exchanging:
-                    with contextlib.suppress(JitserverError):
-                        # Repeating is safe, because the pipeline resends no Run that was begun.
-                        with_retries(self, self._drain, ATTEMPTS)
-            finally:
-                self.lock.release()
+        self.wait_for_calls(_DRAIN_SECONDS)
         self.background.rest()
         # Forked children may call the programs made so far.
         self.released = collections.deque()
@@ -354,6 +361,13 @@ class Link:
 
 
 _links: "weakref.WeakSet[Link]" = weakref.WeakSet()
+_when_connected: Callable[[Link], None] | None = None
+
+
+def call_when_connected(function: Callable[[Link], None] | None) -> None:
+    """Call a function with each link that gets a connection, while the link is locked; no function with None."""
+    global _when_connected
+    _when_connected = function
 
 
 def _before_fork() -> None:

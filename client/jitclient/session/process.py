@@ -40,6 +40,11 @@ def session() -> "Session":
         return current
 
 
+def sessions() -> "list[Session]":
+    """Return the sessions of this process."""
+    return list(_sessions)
+
+
 @api_boundary
 def connect(address: str | None = None, *, timeout: float | None = None) -> "Session":
     """Connect to the daemon now; start one if none answers.

@@ -13,12 +13,15 @@ import msgspec
 from jitclient.capture.codec import values
 from jitclient.core.notices import print_notice
 from jitclient.errors import ArrayLost, DaemonError, DaemonLost, JitserverError, NotSent, ProtocolError, SessionBusy
+from jitclient.session import annotations
 from jitclient.session.failures import answered
 from jitclient.session.link import BUSY, Link
 from jitclient.session.retry import with_retries
 from jitclient.wire.array_transport import HostArray, unpack_value
+from jitclient.wire.connection import ClientConnection
 from jitclient.wire.encoding import encoded
-from jitclient.wire.messages import MAX_ITEMS, Attached, Call, Failure, Report, Run, Spec, Verb
+from jitclient.wire.messages import ANNOTATE, MAX_ITEMS, Attached, Call, Failure, Report, Run, Spec, Verb
+from jitclient.wire.recording import Annotation
 from jitclient.wire.reply import Reply
 
 _GOODBYE_SECONDS = 2.0
@@ -116,6 +119,8 @@ class Session(Link):
         if not changes:
             # Copy the Run, because queued calls are added to it, and a retry starts without them.
             message = msgspec.structs.replace(message)
+        elif annotations.are_sent:
+            annotations.send(self)
         with self.lock:
             connection = self.connection
             if connection is None:
@@ -205,6 +210,8 @@ class Session(Link):
                 or a destructor made a call.
             SessionBusy: there are attachments, and this thread is in the middle of an exchange.
         """
+        if annotations.are_sent:
+            annotations.send(self)
         outbox, drops = self._pipeline.outbox, self.drops
         if self.connection is None or program_generation != self.program_generation:
             raise NotSent(REPLACED)
@@ -253,6 +260,37 @@ class Session(Link):
                 raise
         finally:
             self._exchanging = False
+
+    def annotate(self, annotation: Annotation) -> ClientConnection | None:
+        """Send an annotation after the calls that were made so far; return the connection that carries it, if any."""
+        with self.lock:
+            connection = self.connection
+            if connection is None or self._exchanging:
+                return None
+            try:
+                self._exchanging = True
+                self._pipeline.flush(connection)
+                connection.send_frame(ANNOTATE, _encode(annotation))
+                return connection
+            except BaseException as error:
+                self.disconnect(error)
+                # The next exchange resends the lost calls.
+                if not isinstance(error, JitserverError):
+                    raise
+                return None
+            finally:
+                self._exchanging = False
+
+    def settle(self) -> None:
+        """Wait until the daemon has done what this session has sent: calls, and annotations, which it does not answer.
+
+        Raises:
+            JitserverError: the connection broke, or this thread is in the middle of an exchange.
+        """
+        with self.lock:
+            self.wait_for_calls()
+            if self.connection is not None:
+                self.ask_once(Verb.CLOCK, None, int)
 
     def new_handles(self, count: int) -> int:
         """Reserve `count` handles; return the first. Called while there is a `connection`."""

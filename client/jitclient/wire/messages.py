@@ -3,7 +3,8 @@
 Verbs are rpyc requests `(verb, bytes) -> bytes`. Calls are frames of jitserver's own kinds on the same channel: the
 client sends RUN; the daemon answers REPLY, and sends BUSY while it works on the answer (reply.py has the format of both
 kinds of replies). During a call, CALLBACK asks the client to call one of its functions, and CALLED_BACK answers. LEASE
-asks for shared memory, LEASED grants it, and RETURN returns it.
+asks for shared memory, LEASED grants it, and RETURN returns it. While a profile is recorded, the client sends ANNOTATE
+before and after the calls that its user annotates; nothing answers it.
 """
 
 import enum
@@ -16,7 +17,7 @@ from jitclient.wire.shardings import JitShardings, Sharding
 PROTOCOL = 15
 """Version of the protocol, compared at the handshake; raised whenever a message changes in meaning or form."""
 
-RUN, REPLY, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK = 16, 17, 18, 19, 20, 21, 22, 23
+RUN, REPLY, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK, ANNOTATE = 16, 17, 18, 19, 20, 21, 22, 23, 24
 """Kinds of frames, besides rpyc's own 1, 2 and 3."""
 
 INLINE_BYTES = 64 << 10
@@ -75,6 +76,10 @@ class Verb(enum.StrEnum):
     ENTRIES = "entries"  # Match -> Listed
     REMOVE = "remove"  # Match -> list[str]: the keys of those removed
     SHOW = "show"  # Show -> Inspected, or nothing for an unknown key: see introspection.py
+    RECORD = "record"  # Record -> nothing: see recording.py
+    RECORDED = "recorded"  # Fetch -> Fetched
+    CLOCK = "clock"  # nothing -> int: the daemon's time in nanoseconds since the epoch
+    MEMORY = "memory"  # nothing -> bytes: JAX's profile of the devices' memory, in the form of pprof
     PIN = "pin"  # Pin -> list[str]: the keys of the matching programs
     COLLECT = "collect"  # nothing -> int: collects garbage in the cache; bytes freed
     STOP = "stop"  # nothing -> nothing: drains the daemon and exits
@@ -619,3 +624,5 @@ class Status(Message):
     abandoned_programs: int = 0  # programs that are being made, and whose clients have all gone
     share: ShareStatus | None = None
     """The lab's cache; None if this daemon uses none."""
+    recordings: int = 0
+    """Number of clients for which the profiler records."""

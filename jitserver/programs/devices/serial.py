@@ -40,6 +40,11 @@ def set_client(client: object) -> None:
     _thread_state.client = client
 
 
+def client() -> object:
+    """Return the client whose requests this thread carries out; None if it has none."""
+    return _thread_state.client
+
+
 def run_serially(run: Callable[..., Any], *arguments: Any) -> Any:
     """Return the result of a function that computes on several devices.
 
