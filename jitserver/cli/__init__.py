@@ -20,6 +20,7 @@ _COMMANDS = {
     "install": "install",
     "logs": "lifecycle",
     "pool-worker": "pool_worker",
+    "profile": "profile",
     "purge": "purge",
     "restart": "lifecycle",
     "run": "run",
