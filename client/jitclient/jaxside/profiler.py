@@ -33,11 +33,11 @@ def session(host_tracer_level: int, enable_hlo_proto: bool, advanced_configurati
 class Observer(Protocol):
     """The functions that are called with the sessions of the program."""
 
-    def begin(self, options: Any) -> None:
-        """Follow a session that has begun, with its `jax.profiler.ProfileOptions`."""
+    def begin(self, options: Any) -> bool:
+        """Follow a session that has begun, with its `jax.profiler.ProfileOptions`; return False to ignore it."""
 
     def end(self, is_written: bool) -> None:
-        """Follow a session that is about to end; if `is_written`, it may be written to a log directory later."""
+        """Follow the end of that session, before it; if `is_written`, it may be written to a log directory later."""
 
     def written(self, directory: str) -> None:
         """Follow the writing of the latest session to a log directory."""
@@ -59,20 +59,32 @@ def observe(observer: Observer) -> None:
     class ProfilerSession(own_session):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
-            observer.begin(args[0] if args else kwargs.get("options"))
+            self._is_followed = observer.begin(args[0] if args else kwargs.get("options"))
+
+        def _end(self, is_written: bool) -> bool:
+            is_followed, self._is_followed = self._is_followed, False
+            if is_followed:
+                observer.end(is_written)
+            return is_followed
 
         def stop(self) -> Any:
-            observer.end(is_written=False)
+            self._end(is_written=False)
             return super().stop()
 
         def stop_and_get_profile_data(self) -> Any:
-            observer.end(is_written=True)
+            self._end(is_written=True)
             return super().stop_and_get_profile_data()
 
         def stop_and_export(self, directory: str) -> None:
-            observer.end(is_written=True)
+            is_followed = self._end(is_written=True)
             super().stop_and_export(directory)
-            observer.written(directory)
+            if is_followed:
+                observer.written(directory)
+
+        def __del__(self) -> None:
+            # False after an error of `__init__`.
+            if getattr(self, "_is_followed", False):
+                self._end(is_written=False)
 
     profiler.ProfilerSession = ProfilerSession
     # From jax 0.12 on, instead of `stop_and_export`.

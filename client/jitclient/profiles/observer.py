@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import gzip
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -39,23 +38,33 @@ class Observer:
         self._ended: list[Recording] = []
         self._stop_annotations: Callable[[], None] | None = None
 
-    def begin(self, options: Any) -> None:
-        """Record the daemons of this process's sessions: those with a connection, and those that get one."""
+    def begin(self, options: Any) -> bool:
+        """Record the daemons of this process's sessions: those with a connection, and those that get one.
+
+        Returns:
+            Whether it does. A session of XLA's within another one is ignored.
+        """
+        if self._options is not None:
+            return False
         with _noticed("the daemon is not in this profile"):
-            from jitclient.session import link
+            from jitclient.session import annotations, link
 
             self._close()
             self._options = _options(options)
+            self._stop_annotations = profiler.observe_annotations(annotations.begin, annotations.end)
+            annotations.start()
             link.call_when_connected(self._record)
             for session in process.sessions():
                 if session.connection is not None:
                     self._record(session)
+        return True
 
     def end(self, is_written: bool) -> None:
         """Wait for the calls of this process, and end the recordings."""
         with _noticed("the daemon is not in this profile"):
             from jitclient.session import annotations, link
 
+            self._options = None
             link.call_when_connected(None)
             if self._stop_annotations is not None:
                 self._stop_annotations()
@@ -66,10 +75,10 @@ class Observer:
                     session.settle()
             with self._lock:
                 found, self._recordings = [each for each in self._recordings.values() if each is not None], {}
-            self._ended = found
             for recording in found:
                 with _noticed("the daemon is not in this profile"):
                     recording.end()
+                    self._ended.append(recording)
         if not is_written:
             self._close()
 
@@ -95,6 +104,8 @@ class Observer:
         if session is None or session.connection is None:
             return None
         with _noticed("the profile shows this process's memory, not the daemon's"):
+            import gzip
+
             from jitclient.wire.messages import Verb
 
             return gzip.decompress(session.ask(Verb.MEMORY, None, bytes))
@@ -102,8 +113,6 @@ class Observer:
 
     def _record(self, session: "Link") -> None:
         """Record the daemon of a session, unless it is being recorded."""
-        from jitclient.session import annotations
-
         with _noticed("the daemon is not in this profile"), self._lock:
             if self._options is None or session.daemon_process in self._recordings:
                 return
@@ -111,9 +120,6 @@ class Observer:
 
             self._recordings[session.daemon_process] = None
             self._recordings[session.daemon_process] = Recording(session.settings, self._options)
-            if self._stop_annotations is None:
-                self._stop_annotations = profiler.observe_annotations(annotations.begin, annotations.end)
-                annotations.start()
 
     def _close(self) -> None:
         ended, self._ended = self._ended, []

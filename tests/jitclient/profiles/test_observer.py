@@ -22,6 +22,7 @@ from jax.profiler import ProfileData, StepTraceAnnotation, TraceAnnotation, anno
 import jitclient
 from jitclient.core.settings import settings
 from jitclient.errors import DaemonUnavailable
+from jitclient.jaxside import profiler
 from jitclient.profiles import observer
 from jitclient.profiles.recording import Recording
 from jitclient.session import annotations, handshake, process
@@ -200,6 +201,13 @@ def test_each_client_has_what_happened_while_it_recorded(daemon: str, counts: Ca
     assert counts()["recordings"] == 0
 
 
+def test_the_clock_is_measured_between_two_machines(daemon: str) -> None:
+    recording = Recording(settings(), Record())
+    assert recording.clock_ahead == 0  # of this machine
+    assert abs(recording._measured()) < 60 * 10**9  # it is in fact this machine's, too
+    recording.close()
+
+
 def test_a_client_that_is_killed_records_no_more(
     daemon: str, counts: Callable[..., Any], until: Callable[..., Any]
 ) -> None:
@@ -219,6 +227,48 @@ def test_a_client_that_is_killed_records_no_more(
         assert counts()["recordings"] == 1
         client.kill()
     until(lambda: counts()["recordings"] == 0, "the recording to end")
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_daemon_that_is_reached_later_is_recorded_from_then_on(tmp_path: Path) -> None:
+    for session in process.sessions():
+        session.disconnect()
+    with jax.profiler.trace(tmp_path):
+        assert observer._observer._recordings == {}
+        with TraceAnnotation("around"):
+            np.asarray(profiled_step(X))
+    profile = Profile(tmp_path)
+    [run], [around] = profile.named("profiled_step"), profile.named("around")
+    assert around.encloses(run)
+
+
+@pytest.mark.usefixtures("warm")
+def test_sessions_of_the_profiler_within_another_one_change_nothing(
+    daemon: str, tmp_path: Path, counts: Callable[..., Any]
+) -> None:
+    with jax.profiler.trace(tmp_path):
+        inner = profiler.session(1, False, {})
+        assert counts()["recordings"] == 1
+        del inner  # its `stop` would raise, as XLA has one session at a time
+        np.asarray(profiled_step(X))
+    assert len(Profile(tmp_path).named("profiled_step")) == 1
+    dropped = profiler.session(1, False, {})
+    assert counts()["recordings"] == 1
+    del dropped
+    assert counts()["recordings"] == 0
+
+
+@pytest.mark.usefixtures("warm")
+def test_a_daemon_that_exits_meanwhile_leaves_the_profile_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with jax.profiler.trace(tmp_path):
+        [recording] = observer._observer._recordings.values()
+        assert recording is not None
+        recording._connection._channel.stream.shut_down()
+        recording._connection.close()
+    assert re.fullmatch("jitserver: the daemon is not in this profile: .*\n", capsys.readouterr().err)
+    assert Profile(tmp_path).there == []
 
 
 @pytest.mark.usefixtures("warm")
