@@ -49,11 +49,11 @@ class Filters:
         Returns:
             Whether a run can add the filters again. If not, the import has changed the list of filters itself.
         """
+        found = list(warnings.filters)
         # Others were for a block of code only.
-        lasting = [each for each in self._new if each.item in warnings.filters]
+        lasting = {each.item: each for each in self._new if each.item in found and each.item not in self._own}.values()
         self._new.clear()
         self._added += lasting
-        found = list(warnings.filters)
         self._put(self._own)
         for each in lasting:
             self._add(each)

@@ -62,7 +62,14 @@ PACKAGES = {
     "finds": "import os; VALUE = os.path.exists('configuration')",
     "optional": "try:\n    import absent\n    VALUE = 1\nexcept ImportError:\n    VALUE = 0",
     "native": "import numpy; VALUE = numpy.float32(1)",
-    "filters": "import warnings; warnings.filterwarnings('ignore', message='ours'); VALUE = 1",
+    "filters": """
+        import warnings
+        warnings.filterwarnings("ignore", message="ours")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("always", type("Own", (Warning,), {}), append=True)
+        VALUE = 1
+    """,
     "binds": "from builtins import open; from os import getcwd; from random import seed; VALUE = 1",
     "spawns": "import asyncio, multiprocessing; VALUE = 1",
 }
