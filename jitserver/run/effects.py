@@ -1,11 +1,13 @@
 """Side effects of imports that a helper must not have: a module with such effects is left to the runs."""
 
+import codecs
 import contextlib
 import fcntl
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from jitclient.capture.user_code.installed import OWN_PACKAGES
 from jitclient.jaxside import internals
@@ -13,11 +15,47 @@ from jitserver.run.environment_log import EnvironmentLog
 from jitserver.run.import_audit import ImportAudit
 from jitserver.run.process_state import ProcessState
 from jitserver.run.random_state import Seeding
+from jitserver.run.replacement import Replacement
 
 PACKAGES_WITH_STATE = ("numpy", "scipy", "matplotlib", "pandas")
 """Packages that are imported before all others: these change their settings, or use the native threads of numpy."""
 _THREADS_THAT_FORK = ("numpy", "scipy")
 """Packages whose native threads, those of OpenBLAS, stop before a fork and restart when they are needed."""
+
+
+_REGISTERS = (
+    (codecs, "register", "a codec"),
+    (codecs, "register_error", "a handler of errors of codecs"),
+    (sys, "addaudithook", "an audit hook"),
+)
+"""Functions that register something in the interpreter, which cannot be asked for it afterwards."""
+
+
+class Registrations:
+    """Context that notes what imports register in the interpreter.
+
+    Attributes:
+        made: a thing that was registered; empty if there is none.
+    """
+
+    def __init__(self) -> None:
+        self.made = ""
+        self._replacement = Replacement()
+
+    def __enter__(self) -> "Registrations":
+        for module, name, thing in _REGISTERS:
+            self._replacement.put(module, name, self._noting(getattr(module, name), thing))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._replacement.undo()
+
+    def _noting(self, function: Callable[..., Any], thing: str) -> Callable[..., Any]:
+        def register(*arguments: Any) -> Any:
+            self.made = thing
+            return function(*arguments)
+
+        return register
 
 
 class Effects:
@@ -29,8 +67,11 @@ class Effects:
 
     _max_threads = 1
 
-    def __init__(self, audit: ImportAudit, environment: EnvironmentLog, seeding: Seeding) -> None:
+    def __init__(
+        self, audit: ImportAudit, environment: EnvironmentLog, seeding: Seeding, registrations: Registrations
+    ) -> None:
         self._audit = audit
+        self._registrations = registrations
         self._environment = environment
         self._seeding = seeding
         self.changed_state = False
@@ -46,6 +87,8 @@ class Effects:
             return f"{module} reads the working directory"
         if self._environment.has_iterated:
             return f"{module} reads all environment variables"
+        if self._registrations.made:
+            return f"{module} registers {self._registrations.made}"
         if internals.has_backend():
             return f"{module} starts a backend of JAX"
         if threading.active_count() > 1:

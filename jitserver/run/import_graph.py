@@ -21,11 +21,11 @@ class ImportGraph:
         modules: the modules that were imported in the context.
     """
 
-    def __init__(self, after_each: Callable[[], None]) -> None:
+    def __init__(self, after_each: Callable[[Iterable[str]], None]) -> None:
         """Record nothing yet.
 
         Args:
-            after_each: is called after each import, before the code that has done it continues.
+            after_each: is called with the modules after each import, before the code that has done it continues.
         """
         self.modules: set[str] = set()
         self._after_each = after_each
@@ -78,8 +78,9 @@ class ImportGraph:
         parts = [inner for part in parts if (inner := f"{name}.{part}") in sys.modules]
         # Native code imports modules without a call of `__import__`.
         new = islice(reversed(sys.modules), max(len(sys.modules) - loaded, 0))
-        self._add(imported_now(), [name, *parts, *new])
-        self._after_each()
+        imported = [name, *parts, *new]
+        self._add(imported_now(), imported)
+        self._after_each(imported)
 
     def _add(self, importer: str, names: Iterable[str]) -> None:
         new = set(names) - self._imports.setdefault(importer, set())

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from jitclient.jaxside import internals
 from jitclient.jaxside.operations import preparation
 from jitserver.run import fast_exit, history, process_state, warm_caches
-from jitserver.run.effects import PACKAGES_WITH_STATE, Effects, redirected_output
+from jitserver.run.effects import PACKAGES_WITH_STATE, Effects, Registrations, redirected_output
 from jitserver.run.environment_log import EnvironmentLog
 from jitserver.run.filters import Filters
 from jitserver.run.import_audit import ImportAudit
@@ -54,10 +54,11 @@ class Imports:
         """
         self.audit = ImportAudit()
         self.seeding = Seeding()
-        self._graph = ImportGraph(process_state.note_settings_of_jax)
+        self._graph = ImportGraph(process_state.note_imports)
         self._environment = EnvironmentLog()
         self._loggers = Loggers()
         self._filters = Filters()
+        self._registrations = Registrations()
         self.preloaded = Preloaded(self._graph, self.audit, self._environment, self._loggers, self._filters)
         self.total = 0, 0.0
         self.operations: list[bytes] = []
@@ -99,7 +100,7 @@ class Imports:
     def _update(self, unfit: Mapping[str, str]) -> bool:
         names = [*_ALWAYS, *history.modules(PACKAGES_WITH_STATE)]
         before, start = len(sys.modules), time.perf_counter()
-        with self.audit, self._environment, self._filters, self.seeding, redirected_output():
+        with self.audit, self._environment, self._filters, self._registrations, self.seeding, redirected_output():
             found = self._import(names, unfit)
             if not found and "jax" in sys.modules:
                 internals.find_no_plugins()
@@ -126,7 +127,7 @@ class Imports:
         recipe = self.operations.pop(0)
         with self.preloaded.visible(), self._graph, self._loggers, redirected_output(), warnings.catch_warnings():
             warnings.simplefilter("error")
-            effects = Effects(self.audit, self._environment, self.seeding)
+            effects = Effects(self.audit, self._environment, self.seeding, self._registrations)
             preparation.prepare(recipe)
             problem = effects.of(history.AN_OPERATION)
         if problem:
@@ -138,7 +139,7 @@ class Imports:
 
     def _import(self, names: Collection[str], unfit: Mapping[str, str]) -> dict[str, str]:
         """Import modules until one has effects; return the modules that are unfit therefore, with the reasons."""
-        effects = Effects(self.audit, self._environment, self.seeding)
+        effects = Effects(self.audit, self._environment, self.seeding, self._registrations)
         for name in names:
             self._before_each()
             if name in sys.modules or any(f"{name}.".startswith(f"{one}.") for one in unfit):

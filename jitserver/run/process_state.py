@@ -6,6 +6,7 @@ finders of its own modules, functions that pickle its classes. What was there be
 
 import builtins
 import copyreg
+import csv
 import decimal
 import faulthandler
 import gc
@@ -46,7 +47,8 @@ class ProcessState:
         self._settings = _settings_of_packages()
         self._growing = {name: get() for name, get in _GROWING.items()}
         self._ordered = {name: _same(get()) for name, get in _ORDERED.items()}
-        self._modules = {name: dict(vars(module)) for name, module in _modules()}
+        self._modules = {name: dict(vars(module)) for name, module in _modules() if not _is_of_python(name)}
+        self._python = {name: _content(module) for name, module in _modules() if _is_of_python(name)}
         self._classes = {cls: dict(vars(cls)) for _, module in _modules() for cls in _own_classes(module)}
 
     def changes(self, now: "ProcessState", package: str) -> list[str]:
@@ -73,6 +75,9 @@ class ProcessState:
         for name, names in self._modules.items():
             if not _is_of(package, name) and name in now._modules:
                 changed += [f"{name}.{each}" for each in _rebound(names, now._modules[name])]
+        for name, content in {**_python_after_import, **self._python}.items():
+            found = now._python.get(name, content)
+            changed += [f"{name}.{each}" for each, value in content.items() if found.get(each) != value]
         for cls, names in self._classes.items():
             changed += [f"{cls.__module__}.{cls.__qualname__}.{each}" for each in _rebound(names, vars(cls))]
         return changed
@@ -146,9 +151,7 @@ def _of_logger(logger: logging.Logger) -> tuple[object, ...]:
 
 
 def _logging() -> tuple[object, ...]:
-    names = tuple(logging._levelToName.items())
-    settings = logging.root.manager.disable, logging.raiseExceptions, _Same(logging.lastResort)
-    return _of_logger(logging.root), names, settings
+    return _of_logger(logging.root), logging.root.manager.disable
 
 
 def _start_method() -> object:
@@ -173,18 +176,15 @@ _FIXED: Mapping[str, Callable[[], Any]] = {
     "faulthandler": faulthandler.is_enabled,
     "hooks of the interpreter": _hooks,
     "settings of the interpreter": _interpreter,
-    "sys.path": lambda: list(sys.path),
-    "sys.path_hooks": lambda: _same(sys.path_hooks),
     "builtins": lambda: vars(builtins).keys() - {"_"},
     "warning filters": _wide_filters,
     "logging": _logging,
     "garbage collection": lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug()),
     "tracemalloc": tracemalloc.is_tracing,
     "decimal's context": lambda: (repr(decimal.getcontext()), repr(decimal.DefaultContext)),
-    # Modules that log, or that most programs do without, are looked at only once an import has imported them.
     "the start method of multiprocessing": _start_method,
-    "asyncio's policy": lambda: _Same(getattr(sys.modules.get("asyncio.events"), "_event_loop_policy", None)),
     "the timeout of sockets": socket.getdefaulttimeout,
+    "dialects of csv": lambda: (csv.list_dialects(), csv.field_size_limit()),
 }
 
 _GROWING: Mapping[str, Callable[[], Mapping[Any, Any]]] = {
@@ -229,11 +229,27 @@ _jax_after_import: dict[str, object] = {}
 """JAX's settings as they were when its import had finished, before a package that has imported it could change them."""
 
 
-def note_settings_of_jax() -> None:
-    """Note JAX's settings, once its import has finished; call this after each import."""
-    jax: Any = sys.modules.get("jax")
-    if jax is not None and not _jax_after_import and not getattr(jax.__spec__, "_initializing", False):
+_python_after_import: dict[str, dict[str, object]] = {}
+"""Content of modules of Python as it was when their imports had finished, before what imported them could change it."""
+
+
+def note_imports(names: Iterable[str]) -> None:
+    """Note the state of JAX and of modules of Python once their imports have finished; call this after each import.
+
+    Args:
+        names: modules that were imported.
+    """
+    if "jax" in sys.modules and not _jax_after_import and _is_imported(sys.modules["jax"]):
         _jax_after_import.update(_settings_of_jax())
+    for name in names:
+        module = sys.modules.get(name)
+        is_new = name not in _python_after_import and _is_of_python(name)
+        if is_new and type(module) is types.ModuleType and _is_imported(module):
+            _python_after_import[name] = _content(module)
+
+
+def _is_imported(module: types.ModuleType) -> bool:
+    return not getattr(module.__spec__, "_initializing", False)
 
 
 def _is_of(package: str, key: object) -> bool:
@@ -252,6 +268,43 @@ def _own_classes(module: types.ModuleType) -> list[type]:
     if name.partition(".")[0] not in sys.stdlib_module_names:
         return []
     return [cls for cls in list(vars(module).values()) if isinstance(cls, type) and cls.__module__ == name]
+
+
+_WORKING_STATE = frozenset(
+    [
+        *("copyreg.dispatch_table", "copy.dispatch_table", "pickle.dispatch_table", "warnings.filters", "gc.callbacks"),
+        *("sys.modules", "sys.meta_path", "sys.path_importer_cache", "time.tzname"),
+        *("logging._handlerList", "sysconfig._CONFIG_VARS", "tempfile.tempdir", "linecache.cache"),
+        *("threading._active", "threading._dangling", "threading._shutdown_locks", "threading._threading_atexits"),
+        *("typing._overload_registry", "typing._cleanups", "gettext._translations"),
+        *("inspect.modulesbyfile", "inspect._filesbymodname", "importlib._bootstrap._module_locks"),
+    ]
+)
+"""Names of modules of Python that are subjects of their own, or whose values change as Python works."""
+
+
+def _is_of_python(name: str) -> bool:
+    """Return whether a module is a public one of the standard library."""
+    return name.partition(".")[0] in sys.stdlib_module_names and not name.startswith(("_", "posix"))
+
+
+def _content(module: types.ModuleType) -> dict[str, object]:
+    """Return what the names of a module of Python stand for, comparable with `==`."""
+    return {
+        key: _comparable(value)
+        for key, value in list(vars(module).items())
+        if f"{module.__name__}.{key}" not in _WORKING_STATE
+        and not key.startswith("__")
+        and (callable(value) or "cache" not in key)
+    }
+
+
+def _comparable(value: object) -> object:
+    if isinstance(value, bool | int | str | bytes):
+        return value
+    if isinstance(value, dict):
+        return list(map(id, (*value, *value.values())))
+    return list(map(id, value)) if isinstance(value, list | set) else _Same(value)
 
 
 def _rebound(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

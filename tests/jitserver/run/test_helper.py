@@ -135,6 +135,11 @@ MISBEHAVED = {
     "import random; random.seed(5)": "seeds random numbers",
     "import numpy; numpy.random.seed(5)": "seeds random numbers",
     "import logging; logging.basicConfig()": "changes logging",
+    "import codecs; codecs.register(lambda _: None)": "registers a codec",
+    "import wave; wave.WAVE_FORMAT_PCM = 5": "changes wave.WAVE_FORMAT_PCM",
+    "import warnings; warnings.filters.insert(0, ('ignore', None, type('Own', (Warning,), {}), None, 0))": (
+        "changes warning filters"
+    ),
     "import os; os.environb[b'SET_BY_IMPORT'] = b'x'": "changes environment variables",
     "import os; here = os.getcwd()": "reads the working directory",
     "import os; everything = dict(os.environ)": "reads all environment variables",

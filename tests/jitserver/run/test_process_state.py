@@ -45,10 +45,10 @@ CHANGES = {
     "import logging; logging.basicConfig()": "logging",
     "import logging; logging.root.setLevel(10)": "logging",
     "import logging; logging.disable()": "logging",
-    "import logging; logging.addLevelName(25, 'NOTE')": "logging",
+    "import logging; logging.addLevelName(25, 'NOTE')": "logging._levelToName",
     "import logging; logging.setLoggerClass(type('L', (logging.Logger,), {}))": "logging._loggerClass",
     "import logging; logging.setLogRecordFactory(print)": "logging._logRecordFactory",
-    "import logging; logging.captureWarnings(True)": "warnings.showwarning",
+    "import logging; logging.captureWarnings(True)": "logging._warnings_showwarning",
     "import logging; logging.getLogger('known').setLevel(10)": "loggers",
     "import logging.config as c; c.dictConfig({'version': 1})": "loggers",
     "import gc; gc.disable()": "garbage collection",
@@ -57,13 +57,19 @@ CHANGES = {
     "import tracemalloc; tracemalloc.start()": "tracemalloc",
     "import decimal; decimal.getcontext().prec = 5": "decimal's context",
     "import multiprocessing as m; m.set_start_method('spawn')": "the start method of multiprocessing",
-    "import asyncio; asyncio.set_event_loop_policy(asyncio.DefaultEventLoopPolicy())": "asyncio's policy",
+    "import asyncio as a; a.set_event_loop_policy(a.DefaultEventLoopPolicy())": "asyncio.events._event_loop_policy",
     "import socket; socket.setdefaulttimeout(5)": "the timeout of sockets",
     "import copyreg; copyreg.pickle(complex, print)": "how objects are pickled",
     "import numpy; numpy.seterr(all='raise')": "numpy's settings",
     "import numpy; numpy.set_printoptions(precision=2)": "numpy's settings",
     "import matplotlib; matplotlib.rcParams['lines.linewidth'] = 9": "matplotlib's rcParams",
     "import matplotlib; matplotlib.use('svg')": "matplotlib's rcParams",
+    "import csv; csv.register_dialect('own')": "dialects of csv",
+    "import mimetypes; mimetypes.suffix_map['.x'] = '.y'": "mimetypes.suffix_map",
+    "import xml.etree.ElementTree as tree; tree.register_namespace('x', 'y')": "xml.etree.ElementTree._namespace_map",
+    "import http.client; http.client._MAXHEADERS = 1000": "http.client._MAXHEADERS",
+    "import shutil; shutil.register_archive_format('x', print)": "shutil._ARCHIVE_FORMATS",
+    "import urllib.request as r; r.install_opener(r.build_opener())": "urllib.request._opener",
     "import os; os.listdir = print": "os.listdir",
     "import json; json.dumps = print": "json.dumps",
     "import threading; threading.Thread.run = print": "threading.Thread.run",
@@ -86,7 +92,8 @@ OWN = [
 PROBE = r"""
     import copyreg, gc, json, logging, os, sys
     import matplotlib, numpy
-    from jitserver.run.process_state import ProcessState
+    from jitserver.run.import_graph import ImportGraph
+    from jitserver.run.process_state import ProcessState, note_imports
 
     copyreg.pickle(complex, copyreg.pickle_complex)
     gc.callbacks.append(len)
@@ -101,7 +108,8 @@ PROBE = r"""
         if not os.fork():
             try:
                 before = ProcessState()
-                exec(source, {"__name__": "package"})
+                with ImportGraph(note_imports):
+                    exec(source, {"__name__": "package"})
                 os.write(write, "\n".join(before.changes(ProcessState(), "package")).encode())
             except BaseException as error:
                 os.write(write, repr(error).encode())
@@ -150,7 +158,7 @@ def test_a_package_that_imports_another_first_may_have_changed_its_settings() ->
 @pytest.mark.core
 @pytest.mark.parametrize("source", CHANGES)
 def test_a_change_is_found(source: str, changes: dict[str, list[str]]) -> None:
-    assert changes[source] == [CHANGES[source]]
+    assert changes[source][:1] == [CHANGES[source]]
 
 
 @pytest.mark.core
