@@ -351,8 +351,8 @@ def by_value(value: HostArray, spec: Spec) -> Any:
     jax = sys.modules.get("jax")
     if jax is None:
         return value
-    # Keep 64-bit types: an array was narrowed when it was made, if at all.
-    with jax.ensure_compile_time_eval(), jax.enable_x64(True):
+    # Keep 64-bit types: an array was narrowed when it was made, if at all. In plain JAX, this would be no transfer.
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True), jax.transfer_guard_host_to_device("allow"):
         array = jax.numpy.asarray(value)
         if is_key(spec):
             return jax.random.wrap_key_data(array, impl=KEY_IMPLEMENTATIONS[spec.dtype])

@@ -1,6 +1,7 @@
 """General path of calls: calls of a function that no call plan covers, and its stages one at a time."""
 
 import functools
+import sys
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ from jitclient.errors import (
     JitserverError,
     WrongUser,
 )
-from jitclient.jaxside import client_device, context, tree, unchanged
+from jitclient.jaxside import client_device, context, transfer_guard, tree, unchanged
 from jitclient.jaxside.naming import leaf_names
 from jitclient.jaxside.options import JitOptions, Static
 from jitclient.session import process
@@ -89,6 +90,11 @@ class GeneralPath:
         try:
             call = self._split(args, kwargs)
             key, session = self._key_of(call, here), process.session()
+            jax = sys.modules.get("jax")
+            # Inlined, because every call would pay for a function.
+            is_guarded = jax is not None and jax.config.jax_transfer_guard_host_to_device not in transfer_guard.OFF
+            if is_guarded:
+                _ask_guard(call.leaves)
             if self._here and self._runs_here(key):
                 session.count_local_run()
                 return self.in_process.call(args, kwargs)
@@ -100,7 +106,8 @@ class GeneralPath:
 
             result = attempted(session, attempt, lost)
             assert program is not None
-            if self._deps is None:
+            # Plans do not ask the guard.
+            if self._deps is None and not is_guarded:
                 self.plans = renewed(self.plans, program, here, call, functools.partial(self._again, key))
             return result
         except Raised as raised:
@@ -166,6 +173,21 @@ class GeneralPath:
             return True
         del self._here[key]
         return False
+
+    def explained(self, error: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException:
+        """Return the exception for the error of a call; where JAX's checks found a NaN, one that names the operation.
+
+        As in JAX, the function then runs once more, one operation at a time, in this process.
+        """
+        if isinstance(error, FloatingPointError) and context.checks_values():
+            try:
+                self.in_process.call(args, kwargs)
+            except FloatingPointError as found:
+                return found
+            # An argument was donated, or the function raised something else.
+            except Exception:
+                return error
+        return error
 
     # ---- one stage at a time
 
@@ -320,6 +342,14 @@ class GeneralPath:
                 warn(f"{self._name} runs in this process{_place()}: {error}")
             if isinstance(error, _NO_DAEMON):
                 _unavailable.add(str(error))
+
+
+def _ask_guard(leaves: Sequence[Any]) -> None:
+    try:
+        transfer_guard.check(leaves)
+    # JAX's own error, of a class that only jaxlib names.
+    except Exception as error:
+        raise CallFailed(error) from None
 
 
 def _place() -> str:

@@ -72,7 +72,7 @@ class RemoteFunction(Generic[P, R]):
             made: R = path.call(args, kwargs, lost)
             return made
         except path.failed as failed:
-            raised: BaseException = failed.error
+            raised: BaseException = path.explained(failed.error, args, kwargs)
         except BaseException as error:
             if is_of_loading(error):
                 raise DaemonUnavailable(f"jitclient cannot load its code: {error}") from error

@@ -123,6 +123,11 @@ def jit_is_disabled() -> bool:
     return _is_on("jax_disable_jit")
 
 
+def checks_values() -> bool:
+    """Return whether the program runs under `jax.debug_nans` or `jax.debug_infs`."""
+    return _is_on("jax_debug_nans") or _is_on("jax_debug_infs")
+
+
 def logs_compiles() -> bool:
     """Return whether the program runs under `jax.log_compiles`."""
     return _is_on("jax_log_compiles")

@@ -185,6 +185,13 @@ def backend_class() -> Any:
     return getattr(_get("lib.xla_client"), "Client", None)
 
 
+def hide_from_locations(path: str) -> None:
+    """Make jax attribute what code below a directory, or in a file, does to its caller. Without effect if it cannot."""
+    register = _get("source_info_util.register_exclusion")
+    if register is not None:
+        register(path)
+
+
 class Stages:
     """jax's internal functions that trace and lower jitted functions, and the means to replace them."""
 

@@ -6,6 +6,8 @@ scan and `device_put` accept the arrays. If a version of jax lacks the required 
 """
 
 import contextlib
+import gc
+import os
 import sys
 from collections.abc import Callable, Collection
 from types import ModuleType
@@ -102,6 +104,9 @@ def _register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callabl
     global Array
     try:
         internals.register_arrays(cls, aval_of, value_of)
+        _add_to_live_arrays(cls)
+        # JAX's log and its error messages name the line of the user's that calls ours.
+        internals.hide_from_locations(os.path.dirname(os.path.dirname(__file__)) + os.sep)
         Array = _subclass(cls)
     # Other versions of jax may have different internals, which may raise any exception.
     except Exception as error:
@@ -109,6 +114,20 @@ def _register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callabl
             f"jax {sys.modules['jax'].__version__} does not accept jitclient.Array ({error!r}). Pass arrays to its "
             "functions as np.asarray(array)"
         )
+
+
+def _add_to_live_arrays(cls: type) -> None:
+    """Make `jax.live_arrays` list the instances of a class, too. They are searched for when it is called."""
+    backend_class = internals.backend_class()
+    own = getattr(backend_class, "live_arrays", None)
+    if own is None:
+        return
+
+    def live_arrays(backend: Any) -> list[Any]:
+        found: list[Any] = [each for each in gc.get_objects() if type(each) is cls]
+        return [*own(backend), *(array for array in found if not array.deleted)]
+
+    backend_class.live_arrays = live_arrays
 
 
 def _subclass(cls: type) -> type:

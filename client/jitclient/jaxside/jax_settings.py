@@ -92,10 +92,11 @@ OUTSIDE_OF_TRACE_CONTEXT = (
     "jax_default_prng_impl",
     "jax_enable_custom_prng",
     "jax_legacy_prng_key",
+    "jax_transfer_guard_host_to_device",
 )
-"""Settings of `CARRIED` that are not part of JAX's trace context."""
+"""Settings that are not part of JAX's trace context, of `CARRIED` and of what each call does."""
 
-CLIENT_ONLY = ("jax_disable_jit", "jax_log_compiles", "jax_no_tracing")
+CLIENT_ONLY = ("jax_disable_jit", "jax_log_compiles", "jax_no_tracing", "jax_transfer_guard_host_to_device")
 """Settings that apply in the client: whether calls use the daemon, may need a new program, or are logged."""
 
 OF_DEVICES = (
@@ -181,7 +182,6 @@ IRRELEVANT = (
     "jax_transfer_guard",
     "jax_transfer_guard_device_to_device",
     "jax_transfer_guard_device_to_host",
-    "jax_transfer_guard_host_to_device",
     "jax_use_cpp_shard_args",
 )
 """Settings that configure caches, logs, text, guards and checks of this process's own jax.

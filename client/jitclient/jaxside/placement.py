@@ -102,6 +102,15 @@ class Placement:
             return jax.device_put(value, self.sharding)
         return value
 
+    @property
+    def unsafe_buffer_pointer(self) -> Any:
+        """No pointer: the array is in the memory of another process.
+
+        Raises:
+            AttributeError: Always, so that `hasattr` is False.
+        """
+        raise AttributeError("the array is in the daemon's memory. `x.in_process()` has an unsafe_buffer_pointer.")
+
     def on_device_size_in_bytes(self) -> int:
         """Return the size in bytes on the device."""
         return self.nbytes

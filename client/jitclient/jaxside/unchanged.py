@@ -71,8 +71,8 @@ def _of_environment(seen: dict[Any, Any]) -> Callable[[], bool]:
 
 def _of_jax(trace_context: Callable[[], Any], level: Any, base: Any, outside: tuple[Any, ...]) -> Callable[[], bool]:
     now = trace_context()
-    a, b, c, d, e = outside
-    of_a, of_b, of_c, of_d, of_e = [setting.value for setting in outside]
+    a, b, c, d, e, f = outside
+    of_a, of_b, of_c, of_d, of_e, of_f = [setting.value for setting in outside]
 
     def unchanged() -> bool:
         return (
@@ -82,6 +82,7 @@ def _of_jax(trace_context: Callable[[], Any], level: Any, base: Any, outside: tu
             and c.value == of_c
             and d.value == of_d
             and e.value == of_e
+            and f.value == of_f
             and trace_context() == now
         )
 

@@ -515,7 +515,7 @@ def test_settings_that_jax_reads_anew_are_all_compared() -> None:
     is_unchanged = unchanged.check()
     for name in context.OUTSIDE_OF_TRACE_CONTEXT:
         setting = getattr(jax, name.removeprefix("jax_"))
-        for value in (True, "error", "rbg"):
+        for value in (True, "error", "rbg", "allow"):
             try:
                 manager = setting(value)
                 manager.__enter__()

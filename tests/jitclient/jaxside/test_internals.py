@@ -17,6 +17,7 @@ LACKS: dict[str, tuple[Callable[[], Any], Any]] = {
     "core.trace_state_strong_ref": (internals.trace_context_and_level, None),
     "core.get_opaque_trace_state": (internals.trace_state, jax.extend.core.get_opaque_trace_state),
     "xla_bridge.get_backend": (lambda: internals.replace_get_backend(pytest.fail), False),
+    "source_info_util.register_exclusion": (lambda: internals.hide_from_locations("/nowhere"), None),
     "profiler._profiler": (internals.profiler, (None, None)),
     "lib.xla_client": (internals.backend_class, None),
     "xla_bridge._discover_and_register_pjrt_plugins": (internals.find_no_plugins, None),
