@@ -65,7 +65,7 @@ class DaemonHangs(DaemonUnavailable):
 
 
 class HostUnreachable(DaemonUnavailable):
-    """Failure of ssh to reach the daemon's machine now; a later attempt may succeed. The message quotes ssh."""
+    """Failure of ssh or Ray to reach a machine now; a later attempt may succeed. The message quotes them."""
 
 
 class DaemonLost(DaemonError):  # noqa: N818

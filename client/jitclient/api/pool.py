@@ -1,5 +1,6 @@
 """Function `pool`: runs functions on the machines that a list of addresses names, as `concurrent.futures` does."""
 
+import atexit
 import contextlib
 import functools
 import itertools
@@ -36,7 +37,8 @@ _KILL_SECONDS = 5.0
 
 @api_boundary
 def pool(
-    hosts: str | Sequence[str],
+    addresses: str | Sequence[str],
+    /,
     *,
     workers: int = 1,
     retries: int = 2,
@@ -48,31 +50,32 @@ def pool(
     """Return an executor that runs functions on hosts, in worker processes beside the daemon of each host.
 
     Args:
-        hosts: `local:N` for N workers on this machine, `ssh://[user@]host[:port][/path/to/environment]`, `slurm`, or a
-            sequence of such addresses.
-        workers: workers on each machine of ssh, or for each node of SLURM.
+        addresses: `local:N` for N workers on this machine, `ssh://[user@]host[:port][/path/to/environment]`, `slurm`,
+            `ray://head:port` or `ray`, the Ray cluster of this machine or program, or a sequence of such addresses.
+        workers: workers on each machine of ssh, for each node of SLURM, or on each host of a Ray cluster.
         retries: how often a task runs again whose worker died.
         timeout: seconds without a sign of life after which a worker or host counts as lost; overrides
             JITSERVER_TIMEOUT.
         initializer: called with `initargs` in each worker before its first task.
         initargs: arguments of the initializer.
-        **options: for `slurm`: `nodes`, the number of nodes, and any option of srun, such as `gres="gpu:1"`.
+        **options: for `slurm`: `nodes`, the number of nodes, and any option of srun, such as `gres="gpu:1"`. For Ray:
+            `gpus`, the number of accelerators of each host, and `hosts`, their number (default: all).
 
     Returns:
         A `Pool`, once its workers have started, apart from those that wait in SLURM's queue. A host that cannot be
         reached is tried again later.
 
     Raises:
-        SettingsError: an address is invalid.
-        TypeError: there are options, and no host is SLURM's.
-        Incompatible: a host has other versions of Python, jax or jitserver; the message names the host.
+        SettingsError: an address is invalid, or a Ray cluster has too few nodes.
+        TypeError: the options are not those of the address.
+        Incompatible: a host has other versions of Python, Ray, jax or jitserver; the message names the host.
         HostUnreachable, DaemonUnavailable, WorkerLost: no host has a worker; the message says why.
 
     Example:
         >>> with jitclient.pool(["ssh://a/~/jit", "ssh://b/~/jit"]) as pool:
         ...     losses = list(pool.map(train, rates))
     """
-    return Pool(hosts, workers, retries, timeout, initializer, initargs, options)
+    return Pool(addresses, workers, retries, timeout, initializer, initargs, options)
 
 
 class Pool(Executor):
@@ -85,7 +88,7 @@ class Pool(Executor):
 
     def __init__(
         self,
-        hosts: str | Sequence[str],
+        addresses: str | Sequence[str],
         workers: int,
         retries: int,
         timeout: float | None,
@@ -95,7 +98,7 @@ class Pool(Executor):
     ) -> None:
         if workers < 1 or retries < 0:
             raise ValueError(f"pool: workers must be at least 1 and retries at least 0; got {workers} and {retries}")
-        places = hosts_of(hosts, workers, _daemon_of_this_program(), options)
+        places = hosts_of(addresses, workers, _daemon_of_this_program(), options)
         self._schedule = Schedule([place.name for place in places], retries)
         prepare = functools.partial(_prepare, _jax_settings(), _installed(), initializer, initargs)
         shared = Context(
@@ -111,6 +114,8 @@ class Pool(Executor):
         ]
         # Also at the exit of the program: tasks that were submitted finish, as in other executors.
         self._end = weakref.finalize(self, _shut_down, self._schedule, self._slots, os.getpid())
+        # Before the hooks of packages that the hosts need: Ray's would close its connection first.
+        atexit.register(self._end)
         self._start([number for number, place in enumerate(places) if not place.has_queue])
 
     def _start(self, soon: Sequence[int]) -> None:

@@ -4,7 +4,6 @@ import collections
 import contextlib
 import io
 import math
-import os
 import select
 import socket
 import subprocess
@@ -51,13 +50,7 @@ class Link:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         with theirs:
             try:
-                self._process = subprocess.Popen(
-                    host.command(),
-                    stdin=theirs.fileno(),
-                    stdout=theirs.fileno(),
-                    stderr=subprocess.PIPE,
-                    env={**os.environ, **host.variables},
-                )
+                self._process = host.start(theirs)
             except BaseException:
                 ours.close()
                 raise

@@ -189,9 +189,14 @@ def _wait_for_lock(lock: IO[str], shared: bool = False, seconds: float | None = 
     return waited
 
 
+def program(*words: str) -> list[str]:
+    """Return the command line that runs a command of `jitserver` with this Python."""
+    return [sys.executable, "-P", "-m", "jitserver", *words]
+
+
 def command(address: Address) -> list[str]:
     """Return the command line that runs a daemon at `address` in the foreground."""
-    return [sys.executable, "-P", "-m", "jitserver", "serve", "--address", str(address)]
+    return program("serve", "--address", str(address))
 
 
 def _spawn(
