@@ -14,6 +14,7 @@ from jitserver.cli.remote_commands import COMMAND_LINE, address_option, with_add
 _COMMANDS = {
     "arrays": "arrays",
     "cache": "cache",
+    "cluster": "cluster",
     "connect-stdio": "connect_stdio",
     "demo": "demo",
     "doctor": "doctor",
