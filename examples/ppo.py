@@ -8,7 +8,7 @@ import optax
 import jitclient
 
 ENVIRONMENTS, STEPS, EPOCHS, MINIBATCHES = 16, 128, 4, 4
-OPTIMIZER = optax.chain(optax.clip_by_global_norm(0.5), optax.adam(1e-3))
+OPTIMIZER = optax.chain(optax.clip_by_global_norm(0.5), optax.scale_by_adam())
 
 
 def init(key):
@@ -54,13 +54,14 @@ def make_train(updates):
         return (params, after), (states, actions, chosen(scores, actions), values, fell)
 
     def learn(carry, batch):
-        params, state = carry
+        params, state, rate = carry
         loss, gradients = jax.value_and_grad(loss_of)(params, batch)
         changes, state = OPTIMIZER.update(gradients, state, params)
-        return (optax.apply_updates(params, changes), state), loss
+        changes = jax.tree.map(lambda change: -rate * change, changes)
+        return (optax.apply_updates(params, changes), state, rate), loss
 
     def update(carry, key):
-        params, state, states = carry
+        params, state, rate, states = carry
         playing, shuffle = jax.random.split(key)
         (_, states), played = jax.lax.scan(play, (params, states), jax.random.split(playing, STEPS))
         seen, actions, scores, values, fell = played
@@ -68,19 +69,20 @@ def make_train(updates):
         batch = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), (seen, actions, scores, gains, gains + values))
         orders = [jax.random.permutation(each, ENVIRONMENTS * STEPS) for each in jax.random.split(shuffle, EPOCHS)]
         order = jnp.concatenate(orders).reshape(EPOCHS * MINIBATCHES, -1)
-        (params, state), losses = jax.lax.scan(learn, (params, state), jax.tree.map(lambda x: x[order], batch))
-        return (params, state, states), (ENVIRONMENTS * STEPS / fell.sum().clip(1), losses.mean())
+        learning, losses = jax.lax.scan(learn, (params, state, rate), jax.tree.map(lambda x: x[order], batch))
+        return (*learning, states), (ENVIRONMENTS * STEPS / fell.sum().clip(1), losses.mean())
 
-    def train(key):
+    def train(key, rate):
         making, resetting, running = jax.random.split(key, 3)
         params = init(making)
         states = jax.vmap(cartpole.reset)(jax.random.split(resetting, ENVIRONMENTS))
-        return jax.lax.scan(update, (params, OPTIMIZER.init(params), states), jax.random.split(running, updates))
+        return jax.lax.scan(update, (params, OPTIMIZER.init(params), rate, states), jax.random.split(running, updates))
 
     return train
 
 
-train = jitclient.jit(make_train(updates=100))
-_, (lengths, losses) = train(jax.random.key(0))
-for at in (0, 49, 99):
-    print(f"after {at + 1} updates, a pole stands for {lengths[at]:.0f} steps; loss {losses[at]:.3f}")
+if __name__ == "__main__":
+    train = jitclient.jit(make_train(updates=100))
+    _, (lengths, losses) = train(jax.random.key(0), 1e-3)
+    for at in (0, 49, 99):
+        print(f"after {at + 1} updates, a pole stands for {lengths[at]:.0f} steps; loss {losses[at]:.3f}")

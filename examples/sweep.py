@@ -3,6 +3,7 @@
     python examples/sweep.py                                     # two workers on this machine
     python examples/sweep.py local:4
     python examples/sweep.py ssh://a/~/jit ssh://b/~/jit         # a worker on each of two machines
+    python examples/sweep.py ray                                 # a worker on each node of a Ray cluster
 
 The data is loaded once on each host. A host compiles one program for all settings, and the second run of the sweep
 compiles nothing on any of them.

@@ -30,6 +30,9 @@ READ_THE_ENVIRONMENT = {"numpyro_nuts"}
 ALONE = {"data_parallel"}
 """Examples without plain JAX beside them: on two cores, XLA may end a process whose steps on eight devices overlap."""
 
+POOLS = {"ppo_sweep", "sweep"}
+"""Examples without plain JAX beside them: their tasks run in processes that do not know of `RUN_PLAIN`."""
+
 RUN_PLAIN = """
 import pathlib, runpy, sys
 import jax
@@ -114,7 +117,7 @@ def values_of(words: list[str]) -> list[float | str]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", sorted({*examples.names()} - ALONE))
+@pytest.mark.parametrize("name", sorted({*examples.names()} - ALONE - POOLS))
 def test_an_example_gives_what_plain_jax_gives_and_its_rerun_makes_nothing(
     name: str, address: str, counts: Callable[..., dict[str, Any]]
 ) -> None:
@@ -130,6 +133,18 @@ def test_an_example_gives_what_plain_jax_gives_and_its_rerun_makes_nothing(
     traces, loaded, *others = after_first
     raising = RAISING.get(name, 0)
     assert made(counts(address)) == (traces + raising, loaded + raising, *others)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", sorted(POOLS))
+def test_a_sweep_in_a_pool_makes_nothing_in_its_second_run(
+    name: str, address: str, counts: Callable[..., dict[str, Any]]
+) -> None:
+    first = run(address, str(EXAMPLES / f"{name}.py"), seed=1)
+    assert re.search(r"best rate 0\.\d+\n$", first)
+    after_first = made(counts(address))
+    assert run(address, str(EXAMPLES / f"{name}.py"), seed=2) == first
+    assert made(counts(address)) == after_first
 
 
 def test_the_list_of_examples_is_complete_and_names_tests_that_exist() -> None:
