@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.faults.attack import attack
 from benchmarks.faults.flips import flips
 from benchmarks.faults.result import Result
 from benchmarks.faults.shim import CALLS
@@ -18,7 +19,7 @@ from benchmarks.faults.soak import soak
 from benchmarks.faults.sweep import ALL, sweep
 from benchmarks.processes import temporary_folder
 
-PARTS = ("sweep", "signals", "flips", "soak")
+PARTS = ("sweep", "signals", "flips", "attack", "soak")
 
 
 @click.command()
@@ -28,9 +29,10 @@ PARTS = ("sweep", "signals", "flips", "soak")
 @click.option("--minutes", default=30.0, show_default=True, help="Duration of the soak.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object instead of a table.")
 def main(parts: tuple[str, ...], calls: tuple[str, ...], quick: bool, minutes: float, as_json: bool) -> None:
-    """Fail calls, kill and stop daemons, flip bits and watch what grows, in all PARTS or some.
+    """Fail calls, kill and stop daemons, flip bits, attack with messages and watch what grows, in all PARTS or some.
 
-    Exit status: 1 if a call hung, a value was wrong, an error was none of jitserver's, or a quantity of the soak rose.
+    Exit status: 1 if a call hung or was held up, a value was wrong, an error was none of jitserver's, an attack took
+    much memory, or a quantity of the soak rose.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # every process of ours ends with us
     kinds = calls or (("open", "mmap", "connect", "recvmsg") if quick else tuple(CALLS))
@@ -38,6 +40,7 @@ def main(parts: tuple[str, ...], calls: tuple[str, ...], quick: bool, minutes: f
         "sweep": lambda folder: sweep(folder, *((60, 2) if quick else (1, ALL)), kinds),
         "signals": lambda folder: signals(folder, 2 if quick else 50),
         "flips": lambda folder: flips(folder, 2 if quick else 1000),
+        "attack": attack,
         "soak": lambda folder: soak(folder, 0 if quick else minutes, lambda text: click.echo(text, err=as_json)),
     }
     results = []
@@ -55,11 +58,12 @@ def main(parts: tuple[str, ...], calls: tuple[str, ...], quick: bool, minutes: f
 
 
 def _lines(result: Result) -> Iterator[str]:
-    return (f"\n    {detail}" for detail in result.details)
+    figures = [f"{name}: {value:.2f}" for name, value in result.figures.items()]
+    return (f"\n    {line}" for line in [*figures, *result.details])
 
 
 def _facts(result: Result) -> dict[str, object]:
-    counts = {name: getattr(result, name) for name in ("name", "injections", "hangs", "wrong", "raw", "slopes")}
+    counts = {name: getattr(result, name) for name in ("name", "injections", "hangs", "wrong", "raw", "figures")}
     return {**counts, "p50": result.quantile(0.5), "p99": result.quantile(0.99), "details": result.details}
 
 

@@ -17,7 +17,7 @@ class Result:
         raw: errors that were none of ours.
         good: seconds until the daemon's next good answer.
         details: what hung, was wrong or raised.
-        slopes: growth of each quantity of a soak per thousand operations.
+        figures: growth of each quantity of a soak per thousand operations, or the cost of an attack.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Result:
     raw: int = 0
     good: list[float] = dataclasses.field(default_factory=list)
     details: list[str] = dataclasses.field(default_factory=list)
-    slopes: dict[str, float] = dataclasses.field(default_factory=dict)
+    figures: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def add(self, where: str, told: dict[str, Any], failed: bool = True) -> None:
         """Counts one turn of a client, in which something was made to fail, or else after that."""

@@ -119,8 +119,8 @@ def soaked(
             show(line(dataclasses.asdict(samples[-1]), lambda value: f"{value:,.1f}".removesuffix(".0")))
             if not goes_on(begun):
                 break
-    result.slopes = slopes(samples)
-    for rising in judged(result.slopes):
+    result.figures = slopes(samples)
+    for rising in judged(result.figures):
         result.check(False, rising)
     return result
 
