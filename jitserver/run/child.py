@@ -36,6 +36,10 @@ def become(request: Request, received: list[int], libraries: Collection[int]) ->
     for module, name in CWD_ATTRIBUTES.items():
         if module in sys.modules:
             setattr(sys.modules[module], name, request.cwd)
+    temporary: Any = sys.modules.get("tempfile")
+    # Found at its first use, by variables that the program may set.
+    if temporary is not None and temporary.tempdir in temporary._candidate_tempdir_list():
+        temporary.tempdir = None
     # Log records count from there. In nanoseconds since Python 3.13.
     now = time.time_ns() if sys.version_info >= (3, 13) else time.time()
     logging._startTime = now  # type: ignore[attr-defined]

@@ -72,7 +72,8 @@ class EnvironmentLog:
                 log._note(key, None, is_write=True)
 
             def __iter__(self) -> Iterator[Any]:
-                prefix = _ITERATES.get(_running()[1])
+                running = _running()[0]
+                prefix = next((prefix for module, prefix in _ITERATES.items() if module in running), None)
                 if prefix is None:
                     log.has_iterated = True
                 else:

@@ -177,7 +177,8 @@ class Preloaded:
         logger = self._loggers.taken({*names})
         if logger:
             return {}, f"the program has set the logger {logger}"
-        native = {each.partition(".")[0] for each in names if self._is_native(each)}
+        # Native code of Python itself depends on none of these conditions.
+        native = {each.partition(".")[0] for each in names if self._is_native(each)} - sys.stdlib_module_names
         changed = self._conditions.changed(native)
         return written, f"the program has changed {changed}" if changed else ""
 

@@ -53,7 +53,7 @@ _NOT_COMPARED = {
     *("sys.argv", "sys.orig_argv", "sys.path", "sys.path_importer_cache", "sys.modules", "sys.meta_path"),
     *("gc.callbacks", "warnings.filters", "_warnings.filters", "threading._active", "threading._shutdown_locks"),
     *("copyreg.dispatch_table", "copy.dispatch_table", "pickle.dispatch_table", "logging._startTime"),
-    *("logging._handlerList", "threading._threading_atexits"),
+    *("posix.environ", "logging._handlerList", "threading._threading_atexits"),
     # These change as soon as anything imports `typing_extensions`, as the command itself does.
     *("typing._overload_registry", "typing._cleanups", "typing._check_generic", "typing._collect_parameters"),
 }

@@ -71,6 +71,7 @@ PACKAGES = {
         VALUE = 1
     """,
     "binds": "from builtins import open; from os import getcwd; from random import seed; VALUE = 1",
+    "stores": "import tempfile; VALUE = tempfile.gettempdir()",
     "spawns": "import asyncio, multiprocessing; VALUE = 1",
 }
 """Installed packages. Each has a value of its import."""
@@ -133,6 +134,10 @@ PROGRAMS = {
         "import binds, os, random; print(binds.open is open, binds.getcwd is os.getcwd, binds.seed == random.seed)",
         "binds",
     ),
+    "a directory for temporary files": (
+        "import tempfile, uses, configures_tempfile; print(tempfile.gettempdir())",
+        "uses",
+    ),
     "times of log records": (
         "import logging, os, uses; record = logging.makeLogRecord({}); "
         "print(record.created - record.relativeCreated / 1000 >= os.stat(__file__).st_mtime)",
@@ -182,6 +187,7 @@ IN_THE_HELPER = {
     "filtered by a package",
     "filtered by another package",
     "bound by an import",
+    "a directory for temporary files",
     "times of log records",
     "objects from spawned processes",
     "loggers disabled before",
@@ -201,6 +207,7 @@ IN_THE_HELPER = {
 MODULES = {
     "own/reads.py": "VALUE = 'of the user'",
     "own/configuration": "",
+    "configures_tempfile.py": "import os; os.environ['TMPDIR'] = os.path.abspath('own')",
     "configures.py": "import os; os.environ['VARIABLE'] = 'x'",
     "puts_threads.py": "import os; os.putenv('OMP_NUM_THREADS', '1')",
     "configures_threads.py": "import os; os.environ['OMP_NUM_THREADS'] = '1'",
