@@ -227,7 +227,7 @@ _jax_after_import: dict[str, object] = {}
 
 
 _python_after_import: dict[str, dict[str, object]] = {}
-"""Content of modules of Python as it was when their imports had finished, before what imported them could change it."""
+"""Content of modules of Python at the end of their imports, before what imported them could change it."""
 
 
 def note_imports(names: Iterable[str]) -> None:
