@@ -111,3 +111,44 @@ class Fields:
 def test_an_object_may_have_fields_of_any_name(jit: Callable[..., Any]) -> None:
     jitted = jit(Fields())
     assert float(jitted(2.0)) == float(jax.jit(jitted)(2.0)) == 14
+
+
+IN_OTHER_PROCESSES = """
+    import concurrent.futures, json, multiprocessing, pathlib, sys
+    import cloudpickle
+    import jitclient
+
+    def power(x, n):
+        return x if n == 1 else x * power(x, n - 1)  # n must be static
+
+    jitted = jitclient.jit(power, static_argnames="n")
+
+    def called(pickled):
+        function = cloudpickle.loads(pickled)
+        return type(function).__name__, function._options.given(), float(function(3.0, n=4))
+
+    def called_as_argument(function):
+        return called(cloudpickle.dumps(function))
+
+    if __name__ == "__main__":
+        first = float(jitted(3.0, n=4))
+        found = [called_as_argument(jitted)]
+        for method in ("spawn", "fork"):
+            with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
+                found.append(pool.submit(called_as_argument, jitted).result())  # by pickle
+                found.append(pool.submit(called, cloudpickle.dumps(jitted)).result())  # as joblib does
+        print(json.dumps([first, found]))
+"""
+
+
+def test_other_processes_get_it_with_its_options_and_find_its_program(
+    run_script: Callable[..., Any], counts: Callable[..., dict[str, Any]]
+) -> None:
+    before = counts()["compiles"]
+    first, found = run_script(IN_OTHER_PROCESSES)
+    assert first == 81
+    kind, options, _ = found[0]
+    assert kind == "RemoteFunction"
+    assert options["static_argnames"] == ["n"]
+    assert found == [[kind, options, 81.0]] * 5
+    assert counts()["compiles"] == before + 1
