@@ -39,5 +39,5 @@ def test_the_daemons_part_comes_home_on_this_machines_clock(run_there: Callable[
     assert "not in this profile" not in done.stderr
     here, there, run = json.loads(done.stdout.splitlines()[-1])
     assert there[0] <= run[0] <= run[1] <= there[1]
-    # It is in fact the same clock, whose difference was measured as zero, less half of a round trip.
+    # Both machines have in fact the same clock, so the measured difference is at most half of a round trip.
     assert abs(run[0] - here[0]) < 60e9
