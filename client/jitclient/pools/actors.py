@@ -24,8 +24,9 @@ _OUT_OF_RAYS_REACH = ("/bin/sh", "-c", '"$@"; exit $?', "sh")
 class DaemonActor:
     """Daemon of a node, or of some of its accelerators: a detached actor, so that it outlives the program.
 
-    The daemon is a child of the actor's process, and has the accelerators that Ray reserved for the actor. When Ray
-    ends the actor it ends the daemon, too; an actor that crashed is started again by Ray, and finds the daemon.
+    The daemon is a child of the actor's process, and has the accelerators that Ray reserved for the actor. A kill of
+    the actor by Ray ends the daemon, too. An actor that crashed is started again by Ray, and finds the daemon. Where
+    the whole node stops, the daemon exits once it has been idle.
 
     Args:
         name: name of the daemon's socket.
@@ -79,6 +80,10 @@ class WorkerActor:
                 stderr=subprocess.PIPE,
                 env={**os.environ, **variables},
             )
+        assert self._process.stderr is not None
+        self._poller = select.poll()
+        for output in (self._stream.fileno(), self._process.stderr.fileno()):
+            self._poller.register(output, select.POLLIN)
 
     def pid(self) -> int:
         """Return the process id of the worker's shell: the worker has started."""
@@ -94,15 +99,24 @@ class WorkerActor:
     def read(self) -> tuple[bytes, bytes, int | None]:
         """Wait for output; return standard output, standard error, and the exit status once the worker has exited."""
         assert self._process.stderr is not None
-        outputs = (self._stream.fileno(), self._process.stderr.fileno())
-        poller = select.poll()
-        for output in outputs:
-            poller.register(output, select.POLLIN)
-        ready = {output for output, _ in poller.poll()}
-        out, said = (os.read(output, _BYTES) if output in ready else b"" for output in outputs)
-        # A process that a task started may hold standard error.
-        has_exited = outputs[0] in ready and not out
-        return out, said, _status(self._process.wait()) if has_exited else None
+        output, errors = self._stream.fileno(), self._process.stderr.fileno()
+        while True:
+            ready = {end for end, _ in self._poller.poll()}
+            out, said = (_read(end) if end in ready else b"" for end in (output, errors))
+            # A process that a task started may hold standard error, so its end says nothing.
+            if errors in ready and not said:
+                self._poller.unregister(errors)
+            has_exited = output in ready and not out
+            if out or said or has_exited:
+                return out, said, _status(self._process.wait()) if has_exited else None
+
+
+def _read(end: int) -> bytes:
+    """Return bytes from a stream; none if it has ended, also if the other side has not read all of its input."""
+    try:
+        return os.read(end, _BYTES)
+    except ConnectionResetError:
+        return b""
 
 
 def _status(status: int) -> int:

@@ -9,7 +9,7 @@ import pytest
 from jitclient.pools.actors import WorkerActor
 from jitclient.session import launch
 
-COPY = 'echo "to $WHERE" >&2; echo $$; exec cat'
+COPY = 'echo "to $WHERE" >&2; echo $$; exec 2>&-; exec cat'
 
 
 @pytest.fixture
