@@ -1,22 +1,24 @@
 """`python -m benchmarks [NAME ...]`: runs the benchmarks, all by default; `programs` and `faults` have options."""
 
+import functools
 import importlib
 import json
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from benchmarks import scenarios, table
+from benchmarks import processes, scenarios, table
 from benchmarks.corpus.command import main as programs
 from benchmarks.faults.command import main as faults
 from benchmarks.machine import machine
 from benchmarks.measure import Effort
 from benchmarks.result import OURS
 
-CONFORMANCE = "conformance"
+CONFORMANCE, GPU = "conformance", "gpu"
 NAMES = (*scenarios.NAMES, CONFORMANCE)
 
 
@@ -31,36 +33,51 @@ def main(names: tuple[str, ...], as_json: bool, save: Path | None, quick: bool) 
     Exit status: 1 if jitserver failed in one of them; a target that is missed is no failure.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # every process of ours ends with us
-    where = machine()
+    where = machine(processes.platform_of_jax()) if names == (GPU,) else machine()
     if not as_json:
         table.show_machine(where)
     results: dict[str, Any] = {}
+
+    def text() -> str:
+        return json.dumps({"machine": where, "quick": quick, "results": results}, indent=1)
+
+    def keep(name: str, result: dict[str, Any]) -> None:
+        results[name] = result
+        if save is not None:
+            save.write_text(text())  # at once, so that an interrupted run has not run in vain
+
     worked = True
     for name in names or NAMES:
-        results[name], works = _conformance(as_json) if name == CONFORMANCE else _scenario(name, quick, as_json)
-        worked &= works
-        text = json.dumps({"machine": where, "quick": quick, "results": results}, indent=1)
-        if save is not None:
-            save.write_text(text)  # after each, so that an interrupted run has not run in vain
+        run = _conformance if name == CONFORMANCE else functools.partial(_scenario, quick=quick)
+        worked &= run(name, keep, as_json)
     if as_json:
-        click.echo(text)
+        click.echo(text())
     sys.exit(not worked)
 
 
-def _scenario(name: str, quick: bool, as_json: bool) -> tuple[dict[str, Any], bool]:
-    rows = [row.result() for row in importlib.import_module(f"benchmarks.scenarios.{name}").rows(Effort(quick))]
+Keep = Callable[[str, dict[str, Any]], None]
+"""Keeps the results of a scenario, which are more each time."""
+
+
+def _scenario(name: str, keep: Keep, as_json: bool, quick: bool) -> bool:
+    rows = list[dict[str, Any]]()
+    for row in importlib.import_module(f"benchmarks.scenarios.{name}").rows(Effort(quick)):
+        rows.append(row.result())
+        keep(name, {"rows": rows})
+        click.echo(f"measured: {row.what}", err=True)  # the table comes when the last row is there, after minutes
     if not as_json:
         table.show(name, rows)
-    return {"rows": rows}, not any(OURS in row["failed"] for row in rows)
+    return not any(OURS in row["failed"] for row in rows)
 
 
-def _conformance(as_json: bool) -> tuple[dict[str, Any], bool]:
+def _conformance(name: str, keep: Keep, as_json: bool) -> bool:
     from benchmarks import conformance  # compares with jax in this process, so it imports it
 
     result = conformance.run()
+    keep(name, result)
     if not as_json:
         conformance.show(result)
-    return result, conformance.holds(result)
+    return conformance.holds(result)
 
 
 if __name__ == "__main__":

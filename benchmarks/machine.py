@@ -14,8 +14,12 @@ _PACKAGES = ("jitserver", "jax", "jaxlib", "numpy", "rpyc", "msgspec", "cloudpic
 _BUSY = 0.1  # this share of all cores at work for others spoils a comparison
 
 
-def machine() -> dict[str, Any]:
-    """Cores, processor, versions, load, and a warning unless the machine is quiet."""
+def machine(platforms: str = PLATFORMS) -> dict[str, Any]:
+    """Cores, processor, versions, load, and a warning unless the machine is quiet.
+
+    Args:
+        platforms: those of jax.
+    """
     busy, load = _busy_share(1.0), os.getloadavg()[0]
     quiet = busy <= _BUSY
     return {
@@ -24,7 +28,7 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "system": f"{platform.system()} {platform.release()}",
-        "platforms": PLATFORMS,
+        "platforms": platforms,
         "python": platform.python_version(),
         "versions": {name: version for name in _PACKAGES if (version := _version(name))},
         "load_average": load,

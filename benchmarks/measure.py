@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,10 +16,11 @@ class Effort:
     """How thoroughly to measure; `quick` shows that everything runs, and its figures mean nothing."""
 
     quick: bool = False
+    max_rounds: int = sys.maxsize
 
     def rounds(self, full: int) -> int:
         """How many turns each contender has."""
-        return 1 if self.quick else full
+        return 1 if self.quick else min(full, self.max_rounds)
 
     def warm(self, full: int) -> int:
         """How many turns before do not count, where the first turn is as good as a later one."""

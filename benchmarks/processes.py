@@ -25,6 +25,14 @@ _END_SECONDS = 60.0
 _OWN_FOLDERS = ("HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR")
 
 
+def platform_of_jax() -> str:
+    """Return the platform that jax chooses by itself, or that the user has chosen, and the kind of its devices."""
+    find = "import jax; print(jax.default_backend(), jax.devices()[0].device_kind)"
+    return subprocess.run([sys.executable, "-c", find], capture_output=True, text=True, check=True).stdout.splitlines()[
+        -1
+    ]
+
+
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
     """A folder with a path short enough for sockets, gone afterwards."""

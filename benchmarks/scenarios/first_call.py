@@ -19,9 +19,9 @@ _SCRIPT = "the script's own part and one step"
 _STEPS = 6
 
 
-def rows(effort: Effort) -> Iterator[Row]:
-    """The rows of DESIGN's table on a rerun."""
-    layers, width = effort.one(24, 1), effort.one(256, 16)
+def rows(effort: Effort, depth: int = 24) -> Iterator[Row]:
+    """The rows of DESIGN's table on a rerun, with a transformer of `depth` layers."""
+    layers, width = effort.one(depth, 1), effort.one(256, 16)
     with crew((ours, disk_cache, plain_jax), clients=0) as contenders, temporary_folder() as folder:
         takers = {
             name: functools.partial(run, "jitclient" if name == OURS else "jax", layers, width, env, folder)

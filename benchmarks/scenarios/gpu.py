@@ -1,8 +1,7 @@
 """The accelerator of this machine: calls until they return and until their results are there, transfers, restarts."""
 
 import contextlib
-import subprocess
-import sys
+import dataclasses
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,11 +19,13 @@ from benchmarks.worker import Once
 _SIDE = 512
 _CALLS = 20
 _MIB = 1 << 20
+_LAYERS, _ROUNDS = 8, 3
+"""The transformer and its runs, fewer than elsewhere: an accelerator is often borrowed."""
 
 
 def rows(effort: Effort) -> Iterator[Row]:
     """Rows about the accelerator that jax finds by itself; without one, a row that says so."""
-    platform = _platform()
+    platform = processes.platform_of_jax().split()[0]
     if platform == "cpu":
         why = "NOT MEASURED: jax finds no accelerator on this machine"
         yield Row("an accelerator", targets=(Target(1.0, times=plain_jax.NAME, not_yet=why),))
@@ -42,8 +43,9 @@ def rows(effort: Effort) -> Iterator[Row]:
             for what, work in works.items():
                 sizes = {"nbytes": nbytes} if "MiB" in what else {}
                 yield Row(f"{platform}: {what}", contenders.compare(what, work, effort.rounds(11), **sizes))
-        yield from first_call.rows(effort)
-        yield from restart.rows(effort)
+        few = dataclasses.replace(effort, max_rounds=_ROUNDS)
+        yield from first_call.rows(few, _LAYERS)
+        yield from restart.rows(few, _LAYERS)
 
 
 def dense(x: Any, w: Any) -> Any:
@@ -110,12 +112,6 @@ def _timed(action: Callable[[], Any]) -> Callable[[], float]:
         return time.perf_counter() - before
 
     return once
-
-
-def _platform() -> str:
-    """Return the platform that jax chooses by itself, or that the user has chosen."""
-    command = [sys.executable, "-c", "import jax; print(jax.default_backend())"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[-1]
 
 
 @contextlib.contextmanager

@@ -19,12 +19,12 @@ _PATIENCE_SECONDS = 120.0
 _DRY_RUN_SECONDS = 10.0
 
 
-def rows(effort: Effort) -> Iterator[Row]:
-    """The row of DESIGN's table, both ways.
+def rows(effort: Effort, depth: int = 24) -> Iterator[Row]:
+    """The row of DESIGN's table, both ways, with a transformer of `depth` layers.
 
     What the disk cache takes includes its trace and lowering; a program that JAX loads by itself has neither.
     """
-    layers, width = effort.one(24, 1), effort.one(256, 16)
+    layers, width = effort.one(depth, 1), effort.one(256, 16)
     with temporary_folder() as folder, temporary_folder() as theirs, disk_cache.serve(theirs) as env:
         step = functools.partial(run, layers=layers, width=width)
         takers: dict[str, Callable[[], dict[str, float]]] = {
