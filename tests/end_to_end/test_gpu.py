@@ -1,16 +1,29 @@
 """On a GPU. Skipped, and said so, where there is none."""
 
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from .accelerator_programs import FILLS, OVERWRITES, TWO_DEVICES
+
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(shutil.which("nvidia-smi") is None, reason="NOT TESTED HERE: this machine has no NVIDIA GPU"),
 ]
+
+CUDA = {"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+
+
+def of_gpus(what: str) -> list[str]:
+    """Return a property of each GPU of this machine."""
+    command = ["nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader,nounits"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")[:-1]
 
 
 def test_programs_run_on_the_gpu_and_the_client_takes_none_of_it(
@@ -135,3 +148,86 @@ def test_later_processes_find_the_program(
         for _ in range(2):
             assert run_script(program, env=env) == expected
             assert counts(address)["local_runs"] == 0
+
+
+def test_arguments_are_those_of_the_call_whatever_happens_to_their_memory(own: Any) -> None:
+    with own.serving(**CUDA):
+        assert own.run(OVERWRITES, **CUDA) == [[100_001.0 * n, 17.0 * n, n + 1, n, n] for n in range(5)]
+
+
+HOLDER = """
+import sys, jax, jax.numpy as jnp
+held = jnp.zeros(int(sys.argv[1]) << 20, jnp.int8).block_until_ready()
+print("holds", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_gpu_that_another_process_has_filled_raises_what_jax_raises(own: Any) -> None:
+    total = int(of_gpus("memory.total")[0])  # in MiB
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(total // 2)],
+        env={**os.environ, **CUDA},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "holds\n"
+        with own.serving(**CUDA):
+            values, error, *more = own.run(FILLS, str(total // 16), **CUDA)
+            assert (values, error) == (list(range(len(values))), "RESOURCE_EXHAUSTED")
+            assert "The daemon holds" in more[-1]
+            holder.communicate()  # it ends
+            more_values, _, reason, *_ = own.run(FILLS, str(total // 16), **CUDA)
+            assert more_values == list(range(len(more_values)))
+            assert len(more_values) > len(values)
+            assert "for arrays on" in reason
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+BREAKS = """
+    import json, jax, numpy as np, jitclient
+    from jax.experimental import pallas
+
+    def body(at, given, result):
+        result[...] = given[pallas.ds(at[0], 16)]
+
+    @jitclient.jit
+    def guilty(at, x):
+        return pallas.pallas_call(body, out_shape=jax.ShapeDtypeStruct((16,), np.float32))(at, x)
+
+    @jitclient.jit
+    def innocent(x):
+        return x * 2
+
+    host, there = np.ones(16, np.float32), jitclient.device_put(np.ones(16, np.float32))
+    start, outside = jitclient.device_put((np.zeros(1, np.int32), np.full(1, 2**31 - 64, np.int32)))
+    np.asarray(guilty(start, there)), np.asarray(innocent(host))
+    failed = guilty(outside, there)
+    after, lost = np.asarray(innocent(host)).tolist(), ""
+    try:
+        np.asarray(failed)
+    except jitclient.ArrayLost as error:
+        lost = str(error)
+    print(json.dumps([after, lost]))
+"""
+
+
+def test_an_illegal_access_costs_its_results_and_no_other_call(own: Any) -> None:
+    with own.serving(**CUDA):
+        after, lost = own.run(BREAKS, **CUDA)
+        assert after == [2.0] * 16
+        assert "CUDA_ERROR_ILLEGAL_ADDRESS" in lost
+        assert "a device has failed for good" in own.counts()["restarted"]
+
+
+def test_arrays_are_on_the_devices_that_the_client_names(own: Any) -> None:
+    if len(of_gpus("name")) < 2:
+        pytest.skip("NOT TESTED HERE: this machine has one GPU")
+    with own.serving(**{**CUDA, "CUDA_VISIBLE_DEVICES": "1,0"}):
+        env = {**CUDA, "CUDA_VISIBLE_DEVICES": "1,0", "JAX_NUM_CPU_DEVICES": "2"}
+        assert own.run(TWO_DEVICES, **env) == [[[1], [0, 1], [1], [0, 1]], [[2.0 * n for n in range(8)]] * 4]

@@ -9,7 +9,7 @@ import ctypes
 import os
 from typing import Any
 
-from . import accelerator, faults
+from . import accelerator, faults, memory
 from .table import Table
 
 _PRIORITY = 500  # above those of JAX's own platforms, so that this one is the default
@@ -31,7 +31,7 @@ def initialize() -> None:
     _registered.extend((library, table))
     _replace_functions(table, name)
     _prepare_jax(name)
-    options = {"cpu_device_count": int(os.environ.get("OTHER_PLATFORM_DEVICES", "2"))}
+    options = {"cpu_device_count": max(_device_ids()) + 1}
 
     def client() -> Any:
         if not xla_client.pjrt_plugin_initialized(name):
@@ -42,16 +42,27 @@ def initialize() -> None:
     xla_bridge.register_plugin(name, c_api=table.capsule(), priority=_PRIORITY, factory=client)
 
 
+def _device_ids() -> list[int]:
+    """Return the ids of the devices: the variable has them, or else their number."""
+    text = os.environ.get("OTHER_PLATFORM_DEVICES", "2")
+    return [int(each) for each in text.split(",")] if "," in text else list(range(int(text)))
+
+
 def _replace_functions(table: Table, name: str) -> None:
     kind = os.environ.get("OTHER_PLATFORM_KIND", "Fake accelerator")
     accelerator.rename(table, name, os.environ.get("OTHER_PLATFORM_VERSION", "1"), kind)
+    accelerator.choose_devices(table, _device_ids())
     if os.environ.get("OTHER_PLATFORM_HOST", "0") != "1":
         accelerator.separate_memory(table)
+    if "OTHER_PLATFORM_SLOW" in os.environ:
+        accelerator.delay_transfers(table, float(os.environ["OTHER_PLATFORM_SLOW"]))
     if "OTHER_PLATFORM_MEMORY" in os.environ:
-        accelerator.limit_memory(table, int(os.environ["OTHER_PLATFORM_MEMORY"]))
+        memory.limit_memory(table, int(os.environ["OTHER_PLATFORM_MEMORY"]), os.environ.get("OTHER_PLATFORM_SHARED"))
     # The last replacements are the first to run: a broken device fails before anything else.
     if "OTHER_PLATFORM_ABORT" in os.environ:
         faults.abort_after_launches(table, os.environ["OTHER_PLATFORM_ABORT"])
+    if "OTHER_PLATFORM_REFUSES" in os.environ:
+        faults.refuse_executables(table)
     if "OTHER_PLATFORM_FULL" in os.environ:
         faults.exhaust_memory(table, os.environ["OTHER_PLATFORM_FULL"])
     if "OTHER_PLATFORM_BROKEN" in os.environ:
