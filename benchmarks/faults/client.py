@@ -91,18 +91,23 @@ def outcome(step: Callable[[], bool]) -> str:
 
 
 def forever() -> None:
-    """Does all steps again and again until a line comes in. Says when the daemon has computed a value, and at the end
-    what was worst, and when each value came.
+    """Does all steps again and again until "end" comes in. Says when the daemon has computed the first value, and the
+    next one whenever "more" comes in; at the end, what was worst, and when each value came.
     """
-    worst, number, answers = "right", 1, list[float]()
-    while not select.select([sys.stdin], [], [], 0)[0]:
+    worst, number, answers, is_asked = "right", 1, list[float](), True
+    while True:
+        if select.select([sys.stdin], [], [], 0)[0]:
+            if sys.stdin.readline() != "more\n":
+                break
+            is_asked = True
         number += 1
         for name, step in steps(number).items():
             begun = time.monotonic()
             end = outcome(step)
             if end == "right" and name in _COMPUTES:
-                if not answers:
+                if is_asked:
                     print("answered", flush=True)
+                    is_asked = False
                 answers.append(time.monotonic())
             if time.monotonic() - begun > DEADLINE_SECONDS:
                 end = "hang"

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.faults.attack import attack
+from benchmarks.faults.devices import PAUSE_SECONDS as PAUSE
+from benchmarks.faults.devices import devices
 from benchmarks.faults.flips import flips
 from benchmarks.faults.result import Result
 from benchmarks.faults.shim import CALLS
@@ -20,16 +22,19 @@ from benchmarks.faults.sweep import ALL, sweep
 from benchmarks.processes import temporary_folder
 
 PARTS = ("sweep", "signals", "flips", "attack", "soak")
+DEVICES = "devices"
 
 
 @click.command()
-@click.argument("parts", nargs=-1, type=click.Choice(PARTS))
+@click.argument("parts", nargs=-1, type=click.Choice((*PARTS, DEVICES)))
 @click.option("--call", "calls", multiple=True, type=click.Choice(list(CALLS)), help="Fail only this kind of call.")
 @click.option("--quick", is_flag=True, help="A few failures of each kind.")
-@click.option("--minutes", default=30.0, show_default=True, help="Duration of the soak.")
+@click.option("--minutes", default=30.0, show_default=True, help=f"Duration of 'soak' and of {DEVICES!r}.")
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object instead of a table.")
 def main(parts: tuple[str, ...], calls: tuple[str, ...], quick: bool, minutes: float, as_json: bool) -> None:
     """Fail calls, kill and stop daemons, flip bits, attack with messages and watch what grows, in all PARTS or some.
+
+    The part `devices` is not among the PARTS that run by default: it breaks an accelerator that must be installed.
 
     Exit status: 1 if a call hung or was held up, a value was wrong, an error was none of jitserver's, an attack took
     much memory, or a quantity of the soak rose.
@@ -42,6 +47,7 @@ def main(parts: tuple[str, ...], calls: tuple[str, ...], quick: bool, minutes: f
         "flips": lambda folder: flips(folder, 2 if quick else 1000),
         "attack": attack,
         "soak": lambda folder: soak(folder, 0 if quick else minutes, lambda text: click.echo(text, err=as_json)),
+        DEVICES: lambda folder: devices(folder, *((2, 0) if quick else (int(minutes * 60 / PAUSE), PAUSE))),
     }
     results = []
     for part in parts or PARTS:

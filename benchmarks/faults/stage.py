@@ -139,3 +139,31 @@ def stage(folder: Path, library: Path | None = None, options: Sequence[str] = ()
         yield made
     finally:
         made.close()
+
+
+def client(there: Stage, env: dict[str, str]) -> "subprocess.Popen[str]":
+    """Start a client that calls until it is asked to end; see `forever` in client.py."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.faults.client", "forever"],
+        env=env,
+        cwd=there.folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=(there.folder / "client.log").open("ab"),
+        text=True,
+    )
+
+
+def ended(client: "subprocess.Popen[str]") -> dict[str, Any]:
+    """Ask such a client to end, and return its last answer."""
+    try:
+        out, _ = client.communicate("end\n", 60)
+    except subprocess.TimeoutExpired:
+        client.kill()
+        client.communicate()
+        return {"worst": "hang", "answers": []}
+    found: dict[str, Any] = json.loads(out or "null") or {
+        "worst": f"raw: the client died with status {client.returncode}",
+        "answers": [],
+    }
+    return found
