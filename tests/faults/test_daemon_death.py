@@ -105,6 +105,7 @@ def scene(start_client: Any, until: Any, tmp_path: Path, gate: Any) -> Any:
 AGAIN = {"JITSERVER_AUTOSTART": "1"}
 
 
+@pytest.mark.callbacks
 @pytest.mark.parametrize(
     ("function", "env", "says", "notes"),
     [

@@ -145,6 +145,7 @@ SLOW = """
 """
 
 
+@pytest.mark.callbacks
 def test_a_running_call_ends_first_and_its_result_is_there(
     serve: Any, start_client: Any, until: Any, tmp_path: Path
 ) -> None:
