@@ -3,14 +3,13 @@
 import contextlib
 import fcntl
 import io
-import logging
 import os
 import signal
 import sys
-import time
 from collections.abc import Collection
 from typing import Any
 
+from jitclient.core import compat
 from jitserver.run.import_audit import CWD_ATTRIBUTES
 from jitserver.run.request import KEPT_BY_PYTHON, Request
 from jitserver.run.standard_input import StandardInput
@@ -40,9 +39,7 @@ def become(request: Request, received: list[int], libraries: Collection[int]) ->
     # Found at its first use, by variables that the program may set.
     if temporary is not None and temporary.tempdir in temporary._candidate_tempdir_list():
         temporary.tempdir = None
-    # Log records count from there. In nanoseconds since Python 3.13.
-    now = time.time_ns() if sys.version_info >= (3, 13) else time.time()
-    logging._startTime = now  # type: ignore[attr-defined]
+    compat.restart_log_clock()
 
 
 def clear_signals() -> None:

@@ -4,7 +4,7 @@
 finders of its own modules, functions that pickle its classes. What was there before must stay, in its order.
 """
 
-import asyncio  # noqa: F401
+import asyncio  # noqa: F401  # imported in advance, with the modules that it imports
 import builtins
 import copyreg
 import csv

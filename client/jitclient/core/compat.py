@@ -4,7 +4,9 @@ Other modules ask here for what they need, and compare no versions. Differences 
 `jaxside/internals.py`.
 """
 
+import logging
 import sys
+import time
 import typing
 import warnings
 from typing import Any
@@ -34,6 +36,12 @@ def set_last_exception(error: BaseException) -> None:
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     if sys.version_info >= (3, 12):
         sys.last_exc = error
+
+
+def restart_log_clock() -> None:
+    """Make log records count from now on; the module's start is in nanoseconds since 3.13 (python/cpython#102402)."""
+    start = time.time_ns() if sys.version_info >= (3, 13) else time.time()
+    logging._startTime = start  # type: ignore[attr-defined]
 
 
 def reduce_iterator(iterator: Any) -> Any:

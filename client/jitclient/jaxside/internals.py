@@ -180,6 +180,10 @@ def profiler() -> tuple[Any, Any]:
     return found if None not in found and hasattr(found[0], "ProfilerSession") else (None, None)
 
 
+PROFILE_WRITER = "export_to_xprof"
+"""Function of XLA's profiler that writes a profile (jax 0.12, which uses it in place of `stop_and_export`)."""
+
+
 def backend_class() -> Any:
     """Return XLA's class of backends; None if jax lacks it."""
     return getattr(_get("lib.xla_client"), "Client", None)

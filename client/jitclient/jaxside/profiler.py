@@ -87,8 +87,7 @@ def observe(observer: Observer) -> None:
                 self._end(is_written=False)
 
     profiler.ProfilerSession = ProfilerSession
-    # From jax 0.12 on, instead of `stop_and_export`.
-    _follow(profiler, "export_to_xprof", after=lambda data, directory, *_, **__: observer.written(directory))
+    _follow(profiler, internals.PROFILE_WRITER, after=lambda data, directory, *_, **__: observer.written(directory))
     _follow(profiler, "start_server", after=lambda *_, **__: observer.serves())
     _observe_memory(observer)
 

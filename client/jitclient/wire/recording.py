@@ -3,7 +3,9 @@
 A recording belongs to its connection: it ends when it is fetched, or when the connection closes.
 """
 
-from jitclient.wire.messages import Message
+from typing import Annotated
+
+from jitclient.wire.messages import Items, Message
 
 PART_BYTES = 8 << 20
 """Size of the parts in which a recording is fetched."""
@@ -14,7 +16,7 @@ class Record(Message):
 
     host_tracer_level: int = 2
     enable_hlo_proto: bool = True
-    advanced_configuration: dict[str, bool | int | str] = {}
+    advanced_configuration: Annotated[dict[str, bool | int | str], Items] = {}
 
 
 class Fetch(Message):
@@ -51,4 +53,4 @@ class Annotation(Message):
 
     number: int
     name: str = ""
-    metadata: dict[str, str] = {}
+    metadata: Annotated[dict[str, str], Items] = {}

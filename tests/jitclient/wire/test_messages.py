@@ -10,6 +10,7 @@ from msgspec import inspect
 
 from jitclient.wire.explaining import KeyPart, decode_parts
 from jitclient.wire.messages import MAX_ITEMS, CalledBack, Lease, Return, Run, Verb
+from jitclient.wire.recording import Annotation
 from jitserver.daemon.service import JitService
 
 
@@ -40,7 +41,7 @@ def unlimited(kind: Any, where: str, seen: set[type]) -> Iterator[str]:
 
 
 def test_each_list_that_a_client_sends_has_a_maximum_length() -> None:
-    kinds = {*requests(), Run, CalledBack, Lease, Return}
+    kinds = {*requests(), Run, CalledBack, Lease, Return, Annotation}
     assert len(kinds) > 15
     assert not [place for kind in kinds for place in unlimited(inspect.type_info(kind), "", set())]
 

@@ -126,10 +126,6 @@ PROGRAMS = {
     ),
     "filtered by a package": ("import filters, warnings; warnings.warn('ours'); print(warnings.filters)", "filters"),
     "filtered by another package": ("import uses, warnings; warnings.warn('ours'); print(warnings.filters)", "uses"),
-    "filtered by both": (
-        "import warnings; warnings.simplefilter('always'); import filters, uses; warnings.warn('ours')",
-        "filters",
-    ),
     "bound by an import": (
         "import binds, os, random; print(binds.open is open, binds.getcwd is os.getcwd, binds.seed == random.seed)",
         "binds",
