@@ -28,8 +28,9 @@ _OF_ALL: Mapping[str, Callable[[], Any]] = {
     "how imports are done": lambda: (builtins.__import__, *sys.path_hooks),
     "how imports are traced": lambda: (sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
     "the class of loggers": logging.getLoggerClass,
-    _FILTERS: _reporting,
 }
+# Modules of Python that warn when they are imported are left to the runs, and its native code uses no accelerator.
+_OF_PACKAGES: Mapping[str, Callable[[], Any]] = {_FILTERS: _reporting}
 _OF_NATIVE: Mapping[str, Callable[[], Any]] = {
     "the processors that it may use": lambda: os.sched_getaffinity(0),
     "the limits of its resources": limits,
@@ -48,7 +49,7 @@ class Conditions:
     """Conditions of this moment."""
 
     def __init__(self) -> None:
-        self._values = {name: get() for name, get in {**_OF_ALL, **_OF_NATIVE}.items()}
+        self._values = {name: get() for name, get in {**_OF_ALL, **_OF_PACKAGES, **_OF_NATIVE}.items()}
         self._variables = process_facts.native_variables(_environment())
         self._finders = finders()
 
@@ -61,13 +62,15 @@ class Conditions:
         """Return the finders that have been added since then."""
         return [each for each in finders() if each not in self._finders]
 
-    def changed(self, native: Set[str]) -> str:
+    def changed(self, packages: Set[str], native: Set[str]) -> str:
         """Return a condition that has changed since then; empty if there is none.
 
         Args:
-            native: the packages whose native code is to be imported.
+            packages: the packages that are to be imported, without those of Python.
+            native: those of them whose native code is to be imported.
         """
-        for name, get in {**_OF_ALL, **(_OF_NATIVE if native else {})}.items():
+        conditions = {**_OF_ALL, **(_OF_PACKAGES if packages else {}), **(_OF_NATIVE if native else {})}
+        for name, get in conditions.items():
             now = get()
             if now != self._values[name]:
                 return name

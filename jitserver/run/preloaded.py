@@ -177,9 +177,9 @@ class Preloaded:
         logger = self._loggers.taken({*names})
         if logger:
             return {}, f"the program has set the logger {logger}"
-        # Native code of Python itself depends on none of these conditions.
-        native = {each.partition(".")[0] for each in names if self._is_native(each)} - sys.stdlib_module_names
-        changed = self._conditions.changed(native)
+        packages = {each.partition(".")[0] for each in names} - sys.stdlib_module_names
+        native = {each.partition(".")[0] for each in names if self._is_native(each)} & packages
+        changed = self._conditions.changed(packages, native)
         return written, f"the program has changed {changed}" if changed else ""
 
     def _is_native(self, name: str) -> bool:

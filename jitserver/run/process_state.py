@@ -4,7 +4,6 @@
 finders of its own modules, functions that pickle its classes. What was there before must stay, in its order.
 """
 
-import asyncio  # noqa: F401  # imported in advance, with the modules that it imports
 import builtins
 import copyreg
 import csv
@@ -13,7 +12,6 @@ import faulthandler
 import gc
 import locale
 import logging
-import multiprocessing
 import os
 import resource
 import signal
@@ -156,6 +154,11 @@ def _logging() -> tuple[object, ...]:
     return _of_logger(logging.root), logging.root.manager.disable
 
 
+def _start_method() -> object:
+    multiprocessing: Any = sys.modules.get("multiprocessing")
+    return multiprocessing.get_start_method(allow_none=True) if multiprocessing is not None else None
+
+
 _FIXED: Mapping[str, Callable[[], Any]] = {
     "the standard streams": _streams,
     # Reads of `os.environ` are watched during imports.
@@ -179,7 +182,7 @@ _FIXED: Mapping[str, Callable[[], Any]] = {
     "garbage collection": lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug()),
     "tracemalloc": tracemalloc.is_tracing,
     "decimal's context": lambda: (repr(decimal.getcontext()), repr(decimal.DefaultContext)),
-    "the start method of multiprocessing": lambda: multiprocessing.get_start_method(allow_none=True),
+    "the start method of multiprocessing": _start_method,
     "the timeout of sockets": socket.getdefaulttimeout,
     "dialects of csv": lambda: (csv.list_dialects(), csv.field_size_limit()),
 }
