@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ...conftest import HASTY
 from .programs import Launcher, Program, python
 from .test_run_as_main import jitclient
 
@@ -16,7 +17,7 @@ NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py"))
 @pytest.fixture(scope="module")
 def address(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     where = f"unix:{tmp_path_factory.mktemp('js')}/d.sock"
-    with new_daemon(where):
+    with new_daemon(where, env={"XLA_FLAGS": HASTY}):
         yield where
 
 
@@ -26,7 +27,7 @@ def test_a_script_prints_what_it_prints_under_python_and_its_rerun_makes_nothing
     name: str, address: str, counts: Callable[..., dict[str, Any]]
 ) -> None:
     def run(launcher: Launcher, seed: int) -> tuple[bytes, bytes, int]:
-        env = {"JITSERVER_ADDRESS": address, "PYTHONHASHSEED": str(seed)}
+        env = {"JITSERVER_ADDRESS": address, "PYTHONHASHSEED": str(seed), "XLA_FLAGS": HASTY}
         return Program(command=(f"{name}.py",)).run(SCRIPTS, launcher, env)
 
     plain = run(python, 0)
