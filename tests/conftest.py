@@ -321,7 +321,8 @@ def status(address: str = ADDRESS) -> dict[str, Any]:
     """The daemon's counters, asked for by this process: the command would be one more process for each test."""
     from jitclient.core.settings import Settings
     from jitclient.session.handshake import ask
-    from jitclient.wire.messages import Status, Verb
+    from jitclient.wire.introspection import Status
+    from jitclient.wire.messages import Verb
 
     return msgspec.structs.asdict(ask(Settings(address=address), Verb.STATUS, None, Status))
 

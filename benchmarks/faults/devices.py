@@ -19,7 +19,8 @@ from benchmarks.faults.stage import Stage, client, ended
 from jitclient.core.settings import Settings
 from jitclient.errors import JitserverError
 from jitclient.session.handshake import ask
-from jitclient.wire.messages import Status, Verb
+from jitclient.wire.introspection import Status
+from jitclient.wire.messages import Verb
 
 CLIENTS = 6
 PAUSE_SECONDS = 300.0

@@ -26,7 +26,8 @@ from benchmarks.faults.result import Result
 from benchmarks.faults.stage import Stage, stage
 from jitclient.core.settings import Settings
 from jitclient.session.handshake import ask
-from jitclient.wire.messages import Status, Verb
+from jitclient.wire.introspection import Status
+from jitclient.wire.messages import Verb
 
 _OPTIONS = ("--program-memory", "24", "--array-memory", "64", "--shared-memory", "64")
 

@@ -12,7 +12,7 @@ from benchmarks.processes import environment, temporary_folder, wall_time
 from benchmarks.result import OURS, Row, Target
 from benchmarks.rivals import ours
 from jitclient.core.directories import environment_digest
-from jitclient.wire.messages import EntryInfo
+from jitclient.wire.introspection import EntryInfo
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.entry import KeyComponents, Stored
 

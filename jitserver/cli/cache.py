@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import click
 
-from jitclient.wire.introspection import Pin
-from jitclient.wire.messages import EntryInfo, Match, Verb
+from jitclient.wire.introspection import EntryInfo, Match, Pin
+from jitclient.wire.messages import Verb
 from jitserver.cli.archive import export_cache, import_cache
 from jitserver.cli.common import ago, ask, json_option, print_table, report, seconds, size, wants_json
 from jitserver.cli.entries import check, compilations, complete_key, entries, not_empty, short

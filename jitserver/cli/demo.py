@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 from jitclient.session.launch import IDLE_EXIT_SECONDS
-from jitclient.wire.messages import Status, Verb
+from jitclient.wire.introspection import Status
+from jitclient.wire.messages import Verb
 from jitserver.cli import examples
 from jitserver.cli.common import ask, json_option, print_table, report, seconds, selected_address, wants_json
 from jitserver.cli.entries import listed

@@ -9,7 +9,8 @@ import click
 from jitclient.errors import DaemonUnavailable, JitserverError, SettingsError, WrongUser
 from jitclient.session.launch import IDLE_EXIT_SECONDS
 from jitclient.wire.address import Address
-from jitclient.wire.messages import Status, Verb
+from jitclient.wire.introspection import Status
+from jitclient.wire.messages import Verb
 from jitserver.cli.checks.finding import DaemonState, Finding
 from jitserver.cli.common import NOT_RUNNING, ask, json_option, print_table, report, selected_address
 from jitserver.cli.lifecycle import launched

@@ -7,7 +7,8 @@ from click.shell_completion import CompletionItem
 
 from jitclient.core.directories import compilations_directory, existing_directories, usage
 from jitclient.errors import DaemonUnavailable, JitserverError
-from jitclient.wire.messages import EntryInfo, Listed, Match, Status, Verb
+from jitclient.wire.introspection import EntryInfo, Listed, Match, Status
+from jitclient.wire.messages import Verb
 from jitserver.cli.common import ask
 
 Found = TypeVar("Found")

@@ -19,7 +19,8 @@ import click
 from jitclient.core.settings import settings
 from jitclient.errors import DaemonUnavailable
 from jitclient.session.launch import IDLE_EXIT_SECONDS
-from jitclient.wire.messages import Status, Verb
+from jitclient.wire.introspection import Status
+from jitclient.wire.messages import Verb
 from jitserver.cli.common import ask, selected_address
 from jitserver.cli.lifecycle import launched
 

@@ -15,8 +15,8 @@ from jitclient.core.settings import settings
 from jitclient.errors import DaemonLost, DaemonUnavailable, JitserverError
 from jitclient.session import handshake, launch
 from jitclient.wire.address import Address, peer
-from jitclient.wire.introspection import Snapshot, Top
-from jitclient.wire.messages import Status, Verb
+from jitclient.wire.introspection import Snapshot, Status, Top
+from jitclient.wire.messages import Verb
 from jitclient.wire.named_arrays import Holdings
 from jitserver.cli.common import ask, json_option, local_address, report, seconds
 from jitserver.cli.systemd import systemctl

@@ -12,7 +12,8 @@ import msgspec
 
 from jitclient.core import directories
 from jitclient.errors import DaemonUnavailable, JitserverError
-from jitclient.wire.messages import Status, Verb
+from jitclient.wire.introspection import Status
+from jitclient.wire.messages import Verb
 from jitserver.cli.common import ask, json_option, print_table, report, size, wants_json
 from jitserver.cli.status import of_share
 from jitserver.store.disk import Store

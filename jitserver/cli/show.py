@@ -8,8 +8,8 @@ import msgspec
 
 from jitclient.errors import DaemonUnavailable
 from jitclient.wire.explaining import Explained, Why
-from jitclient.wire.introspection import Show
-from jitclient.wire.messages import EntryInfo, Inspected, Verb
+from jitclient.wire.introspection import EntryInfo, Show
+from jitclient.wire.messages import Inspected, Verb
 from jitserver.cli.common import ago, ask, json_option, print_table, report, seconds, size
 from jitserver.cli.entries import complete_key, matching, newest, short
 

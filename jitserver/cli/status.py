@@ -3,7 +3,8 @@
 import click
 import msgspec
 
-from jitclient.wire.messages import ShareStatus, Status, Verb
+from jitclient.wire.introspection import ShareStatus, Status
+from jitclient.wire.messages import Verb
 from jitserver.cli.common import ask, helpers_line, json_option, print_table, report, seconds, size
 from jitserver.run import helpers
 

@@ -5,8 +5,8 @@ import itertools
 import time
 from collections.abc import Iterable
 
-from jitclient.wire.introspection import Called, Running, SessionInfo, Snapshot
-from jitclient.wire.messages import MAX_FRAME_BYTES, EntryInfo, Listed, Status
+from jitclient.wire.introspection import Called, EntryInfo, Listed, Running, SessionInfo, Snapshot, Status
+from jitclient.wire.messages import MAX_FRAME_BYTES
 from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.in_progress import InProgress
 from jitserver.daemon.sessions.session import Session

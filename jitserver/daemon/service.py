@@ -250,7 +250,7 @@ class JitService(Service):  # type: ignore[misc]
         return context.device_infos()
 
     @verb(None)
-    def exposed_status(self, connection: DaemonConnection, _: None) -> messages.Status:
+    def exposed_status(self, connection: DaemonConnection, _: None) -> introspection.Status:
         return self.status()
 
     @verb(introspection.Top)
@@ -262,11 +262,11 @@ class JitService(Service):  # type: ignore[misc]
         running = long_runs(self.connections)
         return snapshot(self.engine, self.sessions.all(), self.in_progress, running, self.status(), since)
 
-    def status(self) -> messages.Status:
+    def status(self) -> introspection.Status:
         """Return the daemon's counters, and the sizes of its memory and collections."""
         sessions, store = self.sessions.all(), self.engine.cache.store
         compilations, compilation_bytes = store.compilations()
-        return messages.Status(
+        return introspection.Status(
             pid=os.getpid(),
             version=__version__,
             address=self.address,
@@ -319,8 +319,8 @@ class JitService(Service):  # type: ignore[misc]
     def exposed_memory(self, connection: DaemonConnection, _: None) -> bytes:
         return memory_profile()
 
-    @verb(messages.Match)
-    def exposed_entries(self, connection: DaemonConnection, match: messages.Match) -> messages.Listed:
+    @verb(introspection.Match)
+    def exposed_entries(self, connection: DaemonConnection, match: introspection.Match) -> introspection.Listed:
         return listed(self.engine.cache.infos(match.prefix), match.after)
 
     @verb(introspection.Show)
@@ -336,8 +336,8 @@ class JitService(Service):  # type: ignore[misc]
     def exposed_why(self, connection: DaemonConnection, request: explaining.Why) -> explaining.Explained | None:
         return compared(self.engine.cache.get, self.engine.cache.named, request)
 
-    @verb(messages.Match)
-    def exposed_remove(self, connection: DaemonConnection, match: messages.Match) -> list[str]:
+    @verb(introspection.Match)
+    def exposed_remove(self, connection: DaemonConnection, match: introspection.Match) -> list[str]:
         return self.engine.programs.remove(match.prefix)
 
     @verb(introspection.Pin)

@@ -5,7 +5,8 @@ import time
 from jitclient.capture.codec import values
 from jitclient.errors import CaptureError, ProtocolError
 from jitclient.wire import labels
-from jitclient.wire.messages import EntryInfo, Inspected, Prepare, Signature
+from jitclient.wire.introspection import EntryInfo
+from jitclient.wire.messages import Inspected, Prepare, Signature
 from jitserver.programs import context
 from jitserver.programs.program import Program, loaded_for, text_of_capture, text_of_client
 

@@ -16,7 +16,8 @@ from jitclient.core.digests import digest
 from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, JitserverError, ProgramLost
 from jitclient.jaxside import cpu_executables
 from jitclient.wire import labels
-from jitclient.wire.messages import EntryInfo, Lookup, Manifest, Prepare, Settle, State
+from jitclient.wire.introspection import EntryInfo
+from jitclient.wire.messages import Lookup, Manifest, Prepare, Settle, State
 from jitserver.programs import context, keys, program, serialization
 from jitserver.programs.counters import Counters
 from jitserver.programs.failures import TraceFailed

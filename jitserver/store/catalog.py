@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from jitclient.core.digests import digest
-from jitclient.wire.messages import EntryInfo
+from jitclient.wire.introspection import EntryInfo
 from jitserver.store.checked_files import TRAILER_BYTES, Corrupt, unpacked
 from jitserver.store.entry import KeyComponents, Stored
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jitclient.core.directories import captures_directory, compilations_directory, trim, usage
-from jitclient.wire.messages import EntryInfo
+from jitclient.wire.introspection import EntryInfo
 from jitserver.store.blobs import Blobs
 from jitserver.store.catalog import CATALOG, Catalog, Use, is_damage
 from jitserver.store.checked_files import Corrupt

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jitclient.wire.messages import EntryInfo
+from jitclient.wire.introspection import EntryInfo
 
 OVERHEAD_BYTES = 320 << 10
 """Bytes that any cached program costs beyond its own: files, rows, and JAX's Python objects."""

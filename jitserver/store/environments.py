@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jitclient.core.directories import compilations_directory, environment_of
-from jitclient.wire.messages import EntryInfo
+from jitclient.wire.introspection import EntryInfo
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.checked_files import Corrupt
 from jitserver.store.eviction_log import EvictionLog

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from jitclient.wire.messages import EntryInfo
+from jitclient.wire.introspection import EntryInfo
 from jitserver.store.entry import Entry, Recipe, eviction_score
 
 _TRIM_FRACTION = 0.9

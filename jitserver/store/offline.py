@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from jitclient.core import directories
-from jitclient.wire.messages import EntryInfo
+from jitclient.wire.introspection import EntryInfo
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.checked_files import Corrupt
 from jitserver.store.entry import Stored

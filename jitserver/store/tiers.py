@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from jitclient.wire.messages import EntryInfo
+from jitclient.wire.introspection import EntryInfo
 from jitserver.store.catalog import Use
 from jitserver.store.disk import Store
 from jitserver.store.entry import MAX_RECIPE_BYTES, CachedProgram, Entry, Recipe, Stored

@@ -10,7 +10,8 @@ import jitclient
 from jitclient.core.settings import settings
 from jitclient.session import process
 from jitclient.session.handshake import ask
-from jitclient.wire.messages import Status, Verb
+from jitclient.wire.introspection import Status
+from jitclient.wire.messages import Verb
 
 COUNTED = ("traces", "compiles", "hits", "client_traces", "local_runs")
 

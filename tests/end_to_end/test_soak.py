@@ -21,7 +21,8 @@ PROGRAM = """
 
     def daemon(word):
         from jitserver.cli.common import ask
-        from jitclient.wire.messages import Status, Verb
+        from jitclient.wire.introspection import Status
+        from jitclient.wire.messages import Verb
         return ask(Verb.STATUS, None, Status)
 
     def one(n):

@@ -28,7 +28,8 @@ from jitclient.session.session import Session
 from jitclient.wire.address import Address
 from jitclient.wire.channel import WireChannel
 from jitclient.wire.connection import ClientConnection
-from jitclient.wire.messages import PROTOCOL, Hello, Status, Verb, Welcome
+from jitclient.wire.introspection import Status
+from jitclient.wire.messages import PROTOCOL, Hello, Verb, Welcome
 from jitclient.wire.stream import WireStream
 from jitserver.store.journal import SLOT, read
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jitclient.wire.messages import EntryInfo
+from jitclient.wire.introspection import EntryInfo
 from jitserver.store import catalog, checked_files
 from jitserver.store.disk import Store
 from jitserver.store.entry import KeyComponents, Stored

@@ -26,7 +26,8 @@ FUNCTIONS = """
     import jax
     from jitclient.session.handshake import ask
     from jitclient.core.settings import settings
-    from jitclient.wire.messages import Status, Verb
+    from jitclient.wire.introspection import Status
+    from jitclient.wire.messages import Verb
 
     # What ends the process that traces it would end its client as well, as in plain JAX: these end the daemon only.
 

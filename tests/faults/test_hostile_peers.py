@@ -20,6 +20,7 @@ from jitclient.errors import ArrayBudgetExceeded, ArrayLost, CaptureError, Daemo
 from jitclient.jaxside import tree
 from jitclient.session.handshake import ask
 from jitclient.wire.connection import HANDLE_VERB
+from jitclient.wire.introspection import Listed, Match
 from jitclient.wire.messages import (
     BUSY,
     CALLBACK,
@@ -38,9 +39,7 @@ from jitclient.wire.messages import (
     DeviceInfo,
     Failure,
     Lease,
-    Listed,
     Lookup,
-    Match,
     Prepare,
     Prepared,
     Put,

@@ -22,7 +22,8 @@ from jitclient.core.settings import Settings, settings
 from jitclient.session import handshake, launch
 from jitclient.session import session as client_session
 from jitclient.wire.address import Address
-from jitclient.wire.messages import Status, Verb
+from jitclient.wire.introspection import Status
+from jitclient.wire.messages import Verb
 from jitserver.cli import lifecycle
 from jitserver.cli.systemd import target
 from jitserver.daemon import address_lock

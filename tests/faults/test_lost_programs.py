@@ -10,7 +10,8 @@ import pytest
 
 from jitclient.core.settings import Settings
 from jitclient.session.handshake import ask
-from jitclient.wire.messages import EntryInfo, Listed, Match, Verb
+from jitclient.wire.introspection import EntryInfo, Listed, Match
+from jitclient.wire.messages import Verb
 
 pytestmark = pytest.mark.slow
 

@@ -64,7 +64,8 @@ def _work_of_daemon() -> tuple[int, ...] | None:
     from jitclient.core.settings import Settings
     from jitclient.session import process
     from jitclient.session.handshake import ask
-    from jitclient.wire.messages import Status, Verb
+    from jitclient.wire.introspection import Status
+    from jitclient.wire.messages import Verb
 
     with contextlib.suppress(Exception):  # what this process has yet to tell
         process.session().send_report()

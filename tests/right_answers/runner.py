@@ -70,7 +70,8 @@ def main(how: str, folder: str, *programs: str) -> None:
         from jitclient.core.settings import Settings
         from jitclient.session.handshake import ask
         from jitclient.session.session import Session
-        from jitclient.wire.messages import Status, Verb
+        from jitclient.wire.introspection import Status
+        from jitclient.wire.messages import Verb
 
         def traces_there() -> int:
             return ask(Settings.from_environment(), Verb.STATUS, None, Status).traces

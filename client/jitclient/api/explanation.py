@@ -20,7 +20,7 @@ from jitclient.session import process
 from jitclient.session.handshake import ask
 from jitclient.wire import labels
 from jitclient.wire.explaining import Difference, Explain
-from jitclient.wire.messages import EntryInfo
+from jitclient.wire.introspection import EntryInfo
 
 _MAX_SHOWN = 12
 

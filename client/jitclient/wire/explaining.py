@@ -5,7 +5,8 @@ from typing import Annotated
 import msgspec
 
 from jitclient.wire.encoding import decoder, encoded
-from jitclient.wire.messages import MAX_ITEMS, EntryInfo, Lookup, Message, Part
+from jitclient.wire.introspection import EntryInfo
+from jitclient.wire.messages import MAX_ITEMS, Lookup, Message, Part
 
 _CODE, _CONTENT = ": code", ": content"
 

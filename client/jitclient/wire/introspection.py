@@ -1,6 +1,120 @@
-"""Messages for introspection: the daemon's activity, and the contents of single programs."""
+"""Messages for introspection: the daemon's counters and activity, its programs, and the contents of single ones."""
 
-from jitclient.wire.messages import Message, Status
+from jitclient.wire.messages import Message
+
+
+class Match(Message):
+    """Selection of the entries whose call key or function name starts with, or equals, `prefix`.
+
+    Only entries whose key comes after `after` are selected. An empty `prefix` selects all.
+    """
+
+    prefix: str = ""
+    after: str = ""
+
+
+class EntryInfo(Message):
+    """Cached program, as people see it."""
+
+    key: str
+    function_key: str
+    name: str
+    where: str
+    label: str  # name and first arguments
+    signature: str  # name and all arguments
+    options: str
+    context: dict[str, str]
+    seconds: dict[str, float]
+    saved: float
+    hits: int
+    created: float  # seconds since the epoch
+    last_used: float
+    code_bytes: int
+    pinned: bool = False
+    disk_bytes: int = 0  # 0: not on disk
+    in_memory: bool = False
+    # Seconds of the slowest call on the last daemon that made more than one; 0 if unknown.
+    slowest: float = 0.0
+    base: str = ""  # call key without the manifest
+    names: tuple[str, ...] = ()  # names in the manifest
+    # Why the disk has no executable of the program, which must be compiled again after a restart.
+    no_executable: str = ""
+
+
+class Listed(Message):
+    """As many entries as fit into one message, in the order of their keys, and whether there are more."""
+
+    found: list[EntryInfo]
+    more: bool
+
+
+class ShareStatus(Message):
+    """Counts of the lab's cache since the start of a daemon. `why_off` says why it is not asked now, if it is not."""
+
+    url: str
+    writes: bool
+    found: int
+    missed: int
+    uploaded: int
+    seconds_saved: float
+    rejected: dict[str, int]  # by reason
+    why_off: str = ""
+
+
+class Status(Message):
+    """Counters of the daemon. The CLI prints them under these names."""
+
+    pid: int
+    version: str
+    address: str
+    uptime_s: float
+    python: str
+    packages: dict[str, str]
+    devices: tuple[str, ...]
+    memory_bytes: int
+    sessions: int
+    arrays: int
+    array_bytes: int
+    shared_bytes: int  # shared memory, leased or kept for later leases
+    lent_bytes: int  # shared memory that is leased now
+    entries: int
+    classes: int
+    calls: int
+    hits: int
+    misses: int
+    restores: int
+    dry_runs: int
+    traces: int
+    compiles: int
+    text_hits: int
+    captures_loaded: int
+    client_traces: int
+    local_runs: int
+    compile_seconds: float
+    compile_seconds_saved: float
+    names: int = 0
+    """Number of named trees of arrays."""
+    lost_names: tuple[str, ...] = ()
+    """Names whose trees a daemon could not save or load."""
+    abandoned: int = 0  # running calls whose clients have gone
+    disk_bytes: int = 0
+    """Bytes of programs on the disk."""
+    compilations: int = 0
+    """Number of compilations on the disk that jax itself made in clients, runs and daemons."""
+    compilation_bytes: int = 0
+    other_disk_bytes: int = 0
+    """Bytes that the caches of the user's other environments took on the disk when they were last measured."""
+    max_disk_bytes: int = 0
+    """Limit on the caches of all environments together; 0: there is no disk cache."""
+    drain_seconds: float = 0.0
+    """Seconds that running calls have to finish on shutdown."""
+    restarted: str = ""
+    """When and why the daemon restarted by itself; empty if it did not, or if systemd started it again."""
+    abandoned_programs: int = 0  # programs that are being made, and whose clients have all gone
+    share: ShareStatus | None = None
+    """The lab's cache; None if this daemon uses none."""
+    recordings: int = 0
+    """Number of clients for which the profiler records."""
 
 
 class Top(Message):

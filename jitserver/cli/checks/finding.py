@@ -4,7 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Literal
 
 from jitclient.wire.address import Address
-from jitclient.wire.messages import Status
+from jitclient.wire.introspection import Status
 
 if TYPE_CHECKING:
     from jitclient.wire.ssh import SshAddress

@@ -8,7 +8,8 @@ import os
 
 import msgspec
 
-from jitclient.wire.messages import EntryInfo, Message, Prepare
+from jitclient.wire.introspection import EntryInfo
+from jitclient.wire.messages import Message, Prepare
 from jitserver.store.catalog import FORMAT
 from jitserver.store.checked_files import unpacked
 from jitserver.store.entry import KeyComponents, Stored

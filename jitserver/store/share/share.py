@@ -7,7 +7,7 @@ import platform
 import threading
 import time
 
-from jitclient.wire.messages import ShareStatus
+from jitclient.wire.introspection import ShareStatus
 from jitserver.store.checked_files import Corrupt, unpacked
 from jitserver.store.entry import Stored
 from jitserver.store.share import entries

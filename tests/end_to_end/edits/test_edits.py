@@ -20,7 +20,8 @@ import pytest
 
 from jitclient.core.settings import Settings
 from jitclient.session.handshake import ask
-from jitclient.wire.messages import Status, Verb
+from jitclient.wire.introspection import Status
+from jitclient.wire.messages import Verb
 
 HERE = Path(__file__).parent
 BOUNDED = 60

@@ -234,7 +234,8 @@ def test_inputs_that_change_during_the_trace(own: Any, program: str, expected: A
 VALUES = """
     import json, os, threading, jitclient
     from jitclient.session import process
-    from jitclient.wire.messages import Status, Verb
+    from jitclient.wire.introspection import Status
+    from jitclient.wire.messages import Verb
 
     def reads(x):
         os.environ.get("NOTHING")

@@ -22,7 +22,8 @@ from jitclient.jaxside import context, internals, unchanged
 from jitclient.session import process
 from jitclient.session.outbox import Drops
 from jitclient.session.session import Session
-from jitclient.wire.messages import Run, Status, Verb
+from jitclient.wire.introspection import Status
+from jitclient.wire.messages import Run, Verb
 
 pytestmark = pytest.mark.usefixtures("daemon")
 

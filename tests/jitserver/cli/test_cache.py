@@ -11,7 +11,7 @@ import pytest
 
 import jitclient
 from jitclient.core.directories import captures_directory, environment_digest
-from jitclient.wire.messages import EntryInfo
+from jitclient.wire.introspection import EntryInfo
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.entry import KeyComponents, Stored
 

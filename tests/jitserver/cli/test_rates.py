@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from jitclient.wire.introspection import Called, SessionInfo, Snapshot
-from jitclient.wire.messages import Status
+from jitclient.wire.introspection import Called, SessionInfo, Snapshot, Status
 from jitserver.cli.rates import RateMeter
 
 NOTHING = dict.fromkeys(Status.__struct_fields__, 0)

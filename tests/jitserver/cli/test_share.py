@@ -12,7 +12,8 @@ from click.testing import Result
 
 from jitclient.core import directories
 from jitclient.core.settings import settings
-from jitclient.wire.messages import EntryInfo, Lookup, Prepare, Signature
+from jitclient.wire.introspection import EntryInfo
+from jitclient.wire.messages import Lookup, Prepare, Signature
 from jitserver.store.disk import Store
 from jitserver.store.entry import KeyComponents, Stored
 

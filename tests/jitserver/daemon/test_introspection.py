@@ -2,7 +2,7 @@
 
 import pytest
 
-from jitclient.wire.messages import EntryInfo
+from jitclient.wire.introspection import EntryInfo
 from jitserver.daemon import introspection
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jitclient.wire.messages import EntryInfo
+from jitclient.wire.introspection import EntryInfo
 from jitserver.store.entry import Entry, KeyComponents, Stored
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from jitclient.errors import DaemonLost
 from jitclient.wire.address import Address
-from jitclient.wire.messages import EntryInfo, Status
+from jitclient.wire.introspection import EntryInfo, Status
 from jitserver.cli.checks import daemon
 from jitserver.cli.checks.checks import CHECKS, findings_of
 from jitserver.cli.checks.daemon import call

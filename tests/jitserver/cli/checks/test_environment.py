@@ -13,7 +13,7 @@ import pytest
 
 from jitclient.version import __version__
 from jitclient.wire.address import Address
-from jitclient.wire.messages import Status
+from jitclient.wire.introspection import Status
 from jitserver.cli.checks import environment
 from jitserver.cli.checks.finding import DaemonState, Finding
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jitclient.wire.address import Address
-from jitclient.wire.messages import ShareStatus, Status
+from jitclient.wire.introspection import ShareStatus, Status
 from jitserver.cli.checks.finding import DaemonState
 from jitserver.cli.checks.lab import lab
 

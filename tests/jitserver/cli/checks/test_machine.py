@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from jitclient.wire.address import Address
-from jitclient.wire.messages import Status
+from jitclient.wire.introspection import Status
 from jitserver.cli.checks import machine
 from jitserver.cli.checks.finding import DaemonState, Finding
 from jitserver.system import memory_limits

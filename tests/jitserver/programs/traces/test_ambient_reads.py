@@ -85,7 +85,8 @@ COUNTED = ("value", "traces", "hits", "client_traces", "local_runs")
 PROGRAM = f"""
 import json, numpy as np, jitclient, um_reads
 from jitclient.session import process
-from jitclient.wire.messages import Status, Verb
+from jitclient.wire.introspection import Status
+from jitclient.wire.messages import Verb
 
 def counts():
     process.session().send_report()
