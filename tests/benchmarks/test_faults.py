@@ -95,20 +95,20 @@ def test_each_quantity_that_rises_fails_the_soak(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_soak_with_a_leak_on_a_full_disk_shows_the_leak_and_no_other_fault(tmp_path: Path) -> None:
+def test_a_soak_with_a_leak_on_a_full_disk_shows_the_leak_and_no_other_fault(short_path: Path) -> None:
     shown = list[str]()
-    result = soaked(tmp_path, "with a full disk", lambda _: len(shown) < 6, shown.append, share=0.05, leak=True)
+    result = soaked(short_path, "with a full disk", lambda _: len(shown) < 6, shown.append, share=0.05, leak=True)
     assert result.figures["memory_mib"] > 60, result
     assert (result.hangs, result.raw) == (0, 0)
     assert all(" rises by " in text for text in result.details), result.details
 
 
 @pytest.mark.slow
-def test_the_dearest_messages_take_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_dearest_messages_take_little_memory(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attack, "MAX_CALL_SECONDS", float("inf"))  # the benchmark judges times
     dear = ("many arguments", "many drops before calls", "many manifests", "many axes", "a request of many items")
     monkeypatch.setattr(attack, "ATTACKS", {name: attack.ATTACKS[name] for name in dear})
     monkeypatch.setattr(attack, "_KINDS", {})
-    results = list(attack.attack(tmp_path))
+    results = list(attack.attack(short_path))
     assert len(results) == len(dear) + 1
     assert not [(result.name, result.details) for result in results if not result.holds]
