@@ -83,14 +83,17 @@ def test_the_tasks_of_a_host_that_goes_away_run_on_the_other(
     two_hosts: tuple[Host, Host], capfd: pytest.CaptureFixture[str], until: Callable[..., Any]
 ) -> None:
     one, other = two_hosts
-    at = str(one.folder)
+    at, taken = str(one.folder), str(one.folder / "taken")
 
     def work(number: int) -> tuple[int, str]:
         import os
         import time
 
         if os.environ["HOME"] == at:
+            open(taken, "w").close()
             time.sleep(1000)
+        while not os.path.exists(taken):  # else the other host could run all before this one has started
+            time.sleep(0.01)
         return number, os.environ["HOME"]
 
     with jitclient.pool([one.address, other.address]) as pool:
