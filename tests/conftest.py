@@ -205,11 +205,46 @@ def wait_until(condition: Callable[[], Any], what: str, seconds: float = START_S
         pause.wait(0.02)
 
 
+class _SharedDaemon:
+    """The daemon that most tests share, from the first of them on."""
+
+    def __init__(self) -> None:
+        self._contexts = contextlib.ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._process = self._contexts.enter_context(running_daemon(ADDRESS))
+
+    def stop(self) -> None:
+        self._contexts.close()
+
+    def replace_if_ended(self) -> str | None:
+        """Start another one if it has ended, so that later tests have one, and return how it ended."""
+        if self._process is None or (status := self._process.poll()) is None:
+            return None
+        how = f"the shared daemon ended with status {status}; it wrote:\n{_logs[ADDRESS].read_text()}"
+        self.stop()
+        self.start()
+        return how
+
+
+_shared = _SharedDaemon()
+
+
 @pytest.fixture(scope="session")
 def shared_daemon() -> Iterator[str]:
     """The daemon that most tests share."""
-    with running_daemon(ADDRESS):
-        yield ADDRESS
+    _shared.start()
+    yield ADDRESS
+    _shared.stop()
+
+
+@pytest.fixture(autouse=True)
+def _shared_daemon_stays() -> Iterator[None]:
+    """Fails the test in which the shared daemon ends."""
+    yield
+    if (how := _shared.replace_if_ended()) is not None:
+        pytest.fail(how)
 
 
 @pytest.fixture
