@@ -1,4 +1,4 @@
-"""A check that a test leaves the variables of this process, and so the daemon that later tests find, as they were."""
+"""A check that a test leaves the daemon that later tests find as it was: variables, settings, and connections."""
 
 import contextlib
 import os
@@ -9,11 +9,12 @@ _PREFIXES = ("HOME", "JAX_", "JITSERVER_", "XDG_", "XLA_")
 
 @contextlib.contextmanager
 def own_variables() -> Iterator[None]:
-    """Restores the variables and the settings that were made of them, and fails if any had changed."""
+    """Restores the variables, what was made of them, and the session, and fails if any leads to another daemon."""
     # Not above: the conftest that uses this sets the variables first.
     from jitclient.core.settings import settings
+    from jitclient.session import process
 
-    before = _variables()
+    before, session = _variables(), process.current
     yield
     after = _variables()
     changed = sorted({name for name, _ in before.items() ^ after.items()})
@@ -23,8 +24,14 @@ def own_variables() -> Iterator[None]:
     is_stale = settings.cache_info().currsize and settings().address != (before.get("JITSERVER_ADDRESS") or None)
     if is_stale:
         settings.cache_clear()
+    connected = process.current if process.current is not session else None
+    if connected is not None and connected.settings.address != settings().address:
+        process.current = session
+    else:
+        connected = None
     assert not changed, f"the test left other values of these variables behind: {changed}"
     assert not is_stale, "the test left settings of another address behind"
+    assert connected is None, f"the test left this process connected to {connected.settings.address}"
 
 
 def _variables() -> dict[str, str]:

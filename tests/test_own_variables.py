@@ -1,11 +1,14 @@
-"""The check that no test leaves variables of its own behind."""
+"""The check that no test leaves variables or a connection of its own behind."""
 
+import dataclasses
 import os
 from collections.abc import Callable
 
 import pytest
 
 from jitclient.core.settings import settings
+from jitclient.session import process
+from jitclient.session.session import Session
 
 from .own_variables import own_variables
 
@@ -23,19 +26,25 @@ def leave_settings() -> None:
         settings()
 
 
+def leave_a_connection() -> None:
+    process.current = Session(dataclasses.replace(settings(), address="unix:/elsewhere"))
+
+
 @pytest.mark.parametrize(
     ("leave", "named"),
     [
         (leave_variables, r"\['JITSERVER_ADDRESS', 'JITSERVER_TIMEOUT'\]"),
         (leave_settings, "settings of another address"),
+        (leave_a_connection, "connected to unix:/elsewhere"),
     ],
 )
 def test_what_is_left_behind_is_named_and_taken_back(leave: Callable[[], None], named: str) -> None:
-    before = dict(os.environ)
+    before, session = dict(os.environ), process.current
     with pytest.raises(AssertionError, match=named), own_variables():
         leave()
     assert dict(os.environ) == before
     assert settings().address == before["JITSERVER_ADDRESS"]
+    assert process.current is session
 
 
 def test_variables_that_stay_are_no_matter() -> None:
