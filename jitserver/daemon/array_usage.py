@@ -7,7 +7,7 @@ from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.named_arrays import Holdings, KeptInfo, Owned
 from jitserver.daemon.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.daemon.sessions.session import Session
-from jitserver.programs.devices.memories import bytes_of
+from jitserver.programs.devices.memories import bytes_of, data_bytes_of
 from jitserver.system.process_watch import program_of
 
 
@@ -69,9 +69,8 @@ def _nbytes(tree: NamedTree, memory: int | None) -> int:
 
 
 def _bytes(array: Any, memory: int | None) -> int | None:
-    """Return the bytes of an array in a memory, or in all; None if it is not there."""
-    found = bytes_of(array)
-    return sum(found.values()) if memory is None else found.get(memory)
+    """Return what an array counts for in a memory, None if it is not there; or the bytes of its data in all."""
+    return sum(data_bytes_of(array).values()) if memory is None else bytes_of(array).get(memory)
 
 
 def is_held(tree: NamedTree, sessions: Iterable[Session]) -> bool:

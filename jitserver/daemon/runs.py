@@ -80,8 +80,9 @@ def _do(engine: Engine, session: Session, run: Run, channel: RunChannel, drainin
             engine.counters.add_run(session, ran)
     if run.drop:
         session.forget(run.drop)
+    refused: Failed | None = None
     for put, data in puts:
-        _put(engine, session, put, data, reply, over_budget)
+        refused = _put(engine, session, put, data, reply, over_budget if data is None else refused) or refused
 
 
 def _over_budget(session: Session, run: Run) -> Failed | None:
@@ -185,7 +186,7 @@ class _Call:
         if call.drop:
             session.forget(call.drop)
         if self.lost is not None:
-            reply.failures.append((call.results, self.lost.failure))
+            reply.add_failure(call.results, self.lost.failure)
             session.keep(call.results, [self.lost])
             return
         program = self.program
@@ -241,7 +242,7 @@ def note_failure(
     """Replace the results of a failed call by its failure."""
     # Callbacks may have happened, so that the client must not repeat the call at the next daemon.
     failure = failure_of(error if program.slots else engine.health.reported(error))
-    reply.failures.append((call.results, failure))
+    reply.add_failure(call.results, failure)
     session.keep(call.results, [Failed(failure)] * len(program.results))
 
 
@@ -276,11 +277,13 @@ def _no_attachment(nbytes: int) -> HostArray:
 
 
 def _put(
-    engine: Engine, session: Session, put: Put, data: int | Data | None, reply: Reply, over_budget: Failed | None = None
-) -> None:
+    engine: Engine, session: Session, put: Put, data: int | Data | None, reply: Reply, refused: Failed | None
+) -> Failed | None:
+    """Put an array, unless it is refused. Return what refuses the Run's others, as a count for each would be slow."""
+    if refused is not None:
+        reply.add_failure(put.handle, refused.failure)
+        return None
     try:
-        if over_budget is not None and data is None:
-            raise over_budget
         source: Any = session.array(data) if isinstance(data, int) else data
         # Do not compute the size from the spec, which may be invalid.
         nbytes = len(source) if isinstance(source, bytes) else source.nbytes
@@ -293,14 +296,17 @@ def _put(
         )
         session.keep(put.handle, [_with_memory(engine, session, needs, place)])
     except Exception as error:
-        reply.failures.append((put.handle, failure_of(engine.health.reported(error))))
+        failure = failure_of(engine.health.reported(error))
+        reply.add_failure(put.handle, failure)
+        return Failed(failure) if isinstance(error, ArrayBudgetExceeded) and not put.is_spare else None
+    return None
 
 
 def _wait(engine: Engine, session: Session, handle: int, reply: Reply) -> None:
     try:
         session.array(handle).block_until_ready()
     except Exception as error:
-        reply.failures.append((handle, failure_of(engine.health.reported(error))))
+        reply.add_failure(handle, failure_of(engine.health.reported(error)))
 
 
 def fetch(

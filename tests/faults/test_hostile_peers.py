@@ -211,7 +211,7 @@ def test_an_array_that_is_none_fails_alone(peer: Any, name: str) -> None:
     peer.hello()
     good = Put(Spec((2,), "float32"), np.float32([1, 2]).tobytes(), 8)
     done = peer_run(peer, Run(puts=[FAILING_PUTS[name], good], fetch=(7, 8)))
-    assert [handle for handle, _ in done.failures] == [7]
+    assert [handles for handles, _ in done.failures] == [[7]]
     lost, kept = done.values
     assert isinstance(lost, Failure)
     assert kept == good.value
@@ -247,11 +247,22 @@ def test_what_has_no_room_is_read_off_the_socket_and_not_kept(serve: Any, peer_o
             Run(calls=[Call(prepared.executable, [Attached(large.nbytes)], 7)]),
         ):
             done = peer_run(peer, run, [large])
-            [(handle, failure)] = done.failures
-            assert (handle, values.name_of(failure.types[0])) == (7, ArrayBudgetExceeded.__name__)
+            [(handles, failure)] = done.failures
+            assert (handles, values.name_of(failure.types[0])) == ([7], ArrayBudgetExceeded.__name__)
         assert memory_peak(daemon) < before + large.nbytes // 4
         put = Put(Spec((2,), "float32"), good.tobytes(), 8)
         assert peer_run(peer, Run(puts=[put], fetch=(8,))).values == [good.tobytes()]
+        peer.close()
+
+
+def test_as_many_arrays_as_a_run_may_have_are_refused_in_one_answer(serve: Any, peer_of: Any) -> None:
+    with serve("--array-memory", "8") as daemon:
+        peer = peer_of(daemon.address)
+        peer.hello()
+        puts = [Put(Spec((), "float32"), bytes(4), handle) for handle in range(1, MAX_ITEMS + 1)]
+        [(handles, failure)] = peer_run(peer, Run(puts=puts)).failures
+        assert values.name_of(failure.types[0]) == ArrayBudgetExceeded.__name__
+        assert handles[-1] == MAX_ITEMS
         peer.close()
 
 
@@ -508,7 +519,7 @@ def test_a_wrong_answer_to_a_callback_fails_the_call_alone(peer: Any, unharmed: 
     assert (callback.specs, callback.arguments) == ([F3], [GOOD])
     peer.stream.write(framed(FAILING_ANSWERS[name](callback.number)) + ATTACHED.get(name, b""))
     done = msgspec.msgpack.decode(next_frame(peer, REPLY), type=Reply)
-    assert [handle for handle, _ in done.failures] == [7]
+    assert [handles for handles, _ in done.failures] == [[7]]
     assert answered_rightly(peer) == (2 * np.frombuffer(GOOD, np.float32)).tobytes()
 
 

@@ -280,7 +280,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         for array, value in zip(arrays, values, strict=False):  # no values without `fetch`
             if not isinstance(value, Failure):
                 array._value = value
-        failures = [failure for handle, failure in reply.failures if handle == self._handle]
+        failures = [failure for handles, failure in reply.failures if self._handle in handles]
         for failure in failures + [value for value in values[:1] if isinstance(value, Failure)]:
             raise self._lost(to_exception(failure))
 

@@ -78,8 +78,8 @@ def _put(
         reply, _ = session.run(Run(puts=puts), attachments)
     # Queued calls may have failed as well, but using their own results raises those failures.
     ours = {one.handle for one in puts}
-    for handle, failure in reply.failures:
-        if handle in ours:
+    for handles, failure in reply.failures:
+        if not ours.isdisjoint(handles):
             # Otherwise the traceback would hold the arrays that were put.
             arrays.clear()
             raise to_exception(failure)

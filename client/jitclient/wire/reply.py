@@ -5,7 +5,7 @@ The reply to a Run is a frame, followed by the values that are attached to it:
     ┌──────────────┬─────────────────────────────────────────────────────────────────────────────────┬─ ─ ─ ─ ─┐
     │ REPLY, 1 byte│ msgpack: [number, failures, values, used_donations, shared, returns_block]      │ attached
     └──────────────┴─────────────────────────────────────────────────────────────────────────────────┴─ ─ ─ ─ ─┘
-      failures         [[handle, Failure], ...]
+      failures         [[[handle, ...], Failure], ...]
       values           [bytes of a small array | [1, nbytes] of an attached one | Failure, ...]
       used_donations   [[handle, leaf], ...]
 
@@ -30,11 +30,12 @@ class Reply(Message):
     """Reply to the Run of that number.
 
     A failed call is identified by its first result, or 0 if it has none. Its results raise its failure from then on,
-    and so do results computed from them.
+    and so do results computed from them. Handles that fail in a row for one reason share its Failure, as thousands of
+    equal ones would be longer than a frame.
     """
 
     number: int
-    failures: list[tuple[int, Failure]] = []
+    failures: list[tuple[list[int], Failure]] = []
     values: list[bytes | Attached | Failure] = []
     # Pairs of a call, identified by its first result, and a donated leaf that it used.
     used_donations: list[tuple[int, int]] = []
@@ -42,6 +43,13 @@ class Reply(Message):
     shared: bool = False
     # Whether `block` comes back; if not, arrays on the daemon still use it.
     returns_block: bool = False
+
+    def add_failure(self, handle: int, failure: Failure) -> None:
+        """Add the failure of a handle."""
+        if self.failures and self.failures[-1][1] is failure:
+            self.failures[-1][0].append(handle)
+        else:
+            self.failures.append(([handle], failure))
 
 
 def encoded_answer(answer: Any) -> bytes:

@@ -26,6 +26,9 @@ HOST = -1
 Bytes = Mapping[int, int]
 """Numbers of bytes, by the number of the memory."""
 
+LEAST_BYTES = 4096
+"""Each array counts for as much at least: what describes it takes 2 to 4 KiB of the daemon, however small it is."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
@@ -57,7 +60,12 @@ def default() -> int:
 
 
 def bytes_of(array: jax.Array) -> Bytes:
-    """Return the bytes that an array takes in each memory."""
+    """Return the bytes that an array counts for in each memory."""
+    return {memory: max(nbytes, LEAST_BYTES) for memory, nbytes in data_bytes_of(array).items()}
+
+
+def data_bytes_of(array: jax.Array) -> Bytes:
+    """Return the bytes that the data of an array takes in each memory."""
     sharding = array.sharding
     places = _places(sharding)
     if len(places) == 1:
@@ -66,7 +74,7 @@ def bytes_of(array: jax.Array) -> Bytes:
 
 
 def bytes_of_specs(specs: Iterable[Spec]) -> Bytes:
-    """Return the bytes that arrays with these specs take in each memory."""
+    """Return the bytes that arrays with these specs count for in each memory."""
     total = collections.Counter[int]()
     for spec in specs:
         try:
@@ -77,15 +85,13 @@ def bytes_of_specs(specs: Iterable[Spec]) -> Bytes:
 
 
 def bytes_at(nbytes: int, shape: tuple[int, ...], place: Sharding | None) -> Bytes:
-    """Return the bytes that an array of `nbytes` bytes and this shape takes in each memory, with this sharding."""
+    """Return what an array of `nbytes` bytes and this shape counts for in each memory, with this sharding."""
     if place is None or place.mesh is None:
-        return {default(): nbytes}
+        return {default(): max(nbytes, LEAST_BYTES)}
     sharding = shardings.to_jax(place)
     places = _places(sharding)
-    if len(places) == 1:
-        return {places[0]: nbytes}
-    part = math.prod(sharding.shard_shape(shape))
-    return _on_each(places, nbytes * part // (math.prod(shape) or 1))
+    part = nbytes if len(places) == 1 else nbytes * math.prod(sharding.shard_shape(shape)) // (math.prod(shape) or 1)
+    return {memory: max(total, LEAST_BYTES) for memory, total in _on_each(places, part).items()}
 
 
 def _bytes_of_spec(spec: Spec) -> Bytes:

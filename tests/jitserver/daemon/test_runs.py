@@ -20,7 +20,7 @@ from jitserver.daemon.sessions.session import Session
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices import device_arrays
 from jitserver.programs.devices.heartbeat import Health
-from jitserver.programs.devices.memories import default
+from jitserver.programs.devices.memories import LEAST_BYTES, default
 from jitserver.programs.engine import Engine
 from jitserver.programs.program import Program
 from jitserver.store.disk import Store
@@ -30,12 +30,32 @@ from jitserver.store.write_behind import Writer
 from jitserver.system.shared_memory import Lent, Pool
 
 
+def engine() -> Any:
+    return SimpleNamespace(put=device_arrays.put, health=Health())
+
+
 def test_a_negative_size_adds_nothing_to_the_budget() -> None:
-    session, done = Session(0, ArrayBudget({default(): MemoryBudget(100, lambda: Holdings(0, 100, [], []))})), Reply(1)
-    engine: Any = SimpleNamespace(put=device_arrays.put, health=Health())
-    runs._put(engine, session, Put(Spec((-1000,), "float32"), b"", 7), b"", done)
-    assert [handle for handle, _ in done.failures] == [7]
-    assert session.budget.default.left == 100
+    budget = MemoryBudget(LEAST_BYTES, lambda: Holdings(0, LEAST_BYTES, [], []))
+    session, done = Session(0, ArrayBudget({default(): budget})), Reply(1)
+    runs._put(engine(), session, Put(Spec((-10_000,), "float32"), b"", 7), b"", done, None)
+    assert [handles for handles, _ in done.failures] == [[7]]
+    assert budget.left <= LEAST_BYTES
+
+
+def test_arrays_are_counted_once_for_a_run_that_puts_more_than_there_is_room_for() -> None:
+    counts = []
+
+    def count() -> Holdings:
+        counts.append(1)
+        return Holdings(2 * LEAST_BYTES, 2 * LEAST_BYTES, [], [])
+
+    session = Session(0, ArrayBudget({default(): MemoryBudget(2 * LEAST_BYTES, count)}))
+    service: Any = SimpleNamespace(engine=SimpleNamespace(**vars(engine()), counters=Counters()), refuses_calls=False)
+    puts = [Put(Spec((), "float32"), bytes(4), handle) for handle in range(100)]
+    channel = RunChannel(None, Lent(Pool(0)), print)  # type: ignore[arg-type]
+    reply, _ = runs.answer(service, session, Run(puts=puts, number=1), channel)
+    assert [handles for handles, _ in reply.failures] == [list(range(2, 100))]
+    assert len(counts) == 1
 
 
 N = 30_000
