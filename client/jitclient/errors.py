@@ -94,6 +94,16 @@ class AddressTaken(DaemonError):  # noqa: N818
 class Incompatible(DaemonError):  # noqa: N818
     """Difference between client and daemon in a version that matters, or in devices; the message names both sides."""
 
+    is_of_daemon = False
+    """Whether other functions of the process have the same reason, such as the daemon's version."""
+
+    @classmethod
+    def with_daemon(cls, text: str) -> "Incompatible":
+        """Return the error for a daemon that no function of this process can use."""
+        error = cls(text)
+        error.is_of_daemon = True
+        return error
+
     @classmethod
     def with_devices(cls, needed: int, found: int) -> "Incompatible":
         """Return the error for a daemon that has too few devices."""

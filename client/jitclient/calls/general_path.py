@@ -43,10 +43,9 @@ from jitclient.wire.messages import Spec
 
 _Key = tuple[Hashable, tuple[Spec, ...], tuple[tuple[int | str, type, Any], ...], context.Context, Hashable]
 
-# Without a daemon, all functions run in this process, for the same reason.
 _NO_DAEMON = (DaemonUnavailable, WrongUser)
-_unavailable: set[str] = set()
-"""Reasons why there is no daemon of which this process has been warned."""
+_warned_about_daemon: set[str] = set()
+"""Reasons of all functions, such as a daemon of another version, of which this process has been warned."""
 
 
 class GeneralPath:
@@ -338,10 +337,10 @@ class GeneralPath:
     def _warn(self, error: Exception) -> None:
         if not self._warned:
             self._warned = True
-            if not (isinstance(error, _NO_DAEMON) and str(error) in _unavailable):
+            if str(error) not in _warned_about_daemon:
                 warn(f"{self._name} runs in this process{_place()}: {error}")
-            if isinstance(error, _NO_DAEMON):
-                _unavailable.add(str(error))
+            if isinstance(error, _NO_DAEMON) or (isinstance(error, Incompatible) and error.is_of_daemon):
+                _warned_about_daemon.add(str(error))
 
 
 def _ask_guard(leaves: Sequence[Any]) -> None:

@@ -1,6 +1,7 @@
 """Connection to a daemon: finding or starting it, the handshake, and the comparison of versions."""
 
 import contextlib
+import copy
 import dataclasses
 import os
 import platform
@@ -88,7 +89,7 @@ class Finder:
         """
         start = time.monotonic()
         if self._last_error is not None and start < self._retry_at:
-            raise type(self._last_error)(*self._last_error.args)
+            raise copy.copy(self._last_error)  # without its traceback
         may_resume = bool(client_id.token) and self._last_error is None
         polling = None
         while True:
@@ -260,7 +261,9 @@ def ask_once(chosen: Settings, verb: Verb, message: Any, answer: Any) -> Any:
             connection.request(Verb.GOODBYE, msgspec.msgpack.encode(None))
         return answered(reply, answer)
     except (msgspec.MsgspecError, ProtocolError) as error:
-        raise Incompatible(f"the daemon has a different version ({error}). Run `jitserver restart`.") from error
+        raise Incompatible.with_daemon(
+            f"the daemon has a different version ({error}). Run `jitserver restart`."
+        ) from error
     finally:
         connection.close()
 
@@ -310,7 +313,9 @@ def _greet(
     try:
         welcome: Welcome = answered(connection.request(Verb.HELLO, encoded(hello), patience), Welcome)
     except (msgspec.MsgspecError, ProtocolError) as error:
-        raise Incompatible(f"the daemon has a different protocol ({error}). Run `jitserver restart`.") from error
+        raise Incompatible.with_daemon(
+            f"the daemon has a different protocol ({error}). Run `jitserver restart`."
+        ) from error
     try:
         versions.check(hello, welcome, remote_address)
     except Incompatible:

@@ -40,7 +40,7 @@ def check(hello: Hello, welcome: Welcome, remote_address: "SshAddress | None" = 
         remedy = _install(
             wanted if "protocol" not in differ else {"jitserver": hello.version, **wanted}, remote_address
         )
-    raise Incompatible(
+    raise Incompatible.with_daemon(
         f"this program and the daemon (pid {welcome.pid}) have different versions: {differences}. {remedy}."
     )
 
