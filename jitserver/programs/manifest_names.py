@@ -3,7 +3,11 @@
 import threading
 
 from jitclient.wire.messages import MAX_LISTS
+from jitserver.programs.latest import Latest
 from jitserver.store.tiers import Tiers
+
+_MOST = 16_384
+"""Base keys whose lists are remembered. Those of others are read again; only what was refused is then traced again."""
 
 
 class ManifestNames:
@@ -15,32 +19,33 @@ class ManifestNames:
     def __init__(self, cache: Tiers) -> None:
         self._cache = cache
         self._lock = threading.Lock()
-        self._known: dict[str, set[tuple[str, ...]]] = {}
+        self._known = Latest[str, frozenset[tuple[str, ...]]](_MOST)
         # Seconds that making the programs took which the lab's cache lists; empty if it lists none.
-        self._shared: dict[str, dict[tuple[str, ...], float]] = {}
+        self._shared = Latest[str, dict[tuple[str, ...], float]](_MOST)
 
     def lists_of(self, base: str) -> list[tuple[str, ...]]:
         """Return the lists of names in a key's manifests, the longest (most specific) first, at most `MAX_LISTS`."""
-        known = self._known.get(base)
-        if known is None:
-            known = self._known.setdefault(base, set(self._cache.names_of(base)))
-        return sorted(known, key=lambda names: (-len(names), names))[:MAX_LISTS]
+        return sorted(self._known_of(base), key=lambda names: (-len(names), names))[:MAX_LISTS]
 
     def note(self, base: str, names: tuple[str, ...]) -> None:
         """Add a list of names."""
-        self.lists_of(base)
         with self._lock:
-            self._known[base] = {*self._known[base], names}
+            self._known.put(base, self._known_of(base) | {names})
 
     def ask_share(self, base: str) -> bool:
         """Ask the lab's cache for the lists of a base key, once; return whether it has any."""
         if self._cache.share is None or base in self._shared:
             return False
-        self._shared[base] = self._cache.share.lists_of(base)
-        for names in self._shared[base]:
+        found = self._cache.share.lists_of(base)
+        self._shared.put(base, found)
+        for names in found:
             self.note(base, names)
-        return bool(self._shared[base])
+        return bool(found)
 
     def seconds_shared(self, base: str) -> float | None:
         """Return what making a program of a base key took that the lab's cache may have; None if it lists none."""
-        return max(self._shared.get(base, {}).values(), default=None)
+        return max((self._shared.get(base) or {}).values(), default=None)
+
+    def _known_of(self, base: str) -> frozenset[tuple[str, ...]]:
+        known = self._known.get(base)
+        return self._known.setdefault(base, frozenset(self._cache.names_of(base))) if known is None else known

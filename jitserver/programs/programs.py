@@ -23,6 +23,7 @@ from jitserver.programs.counters import Counters
 from jitserver.programs.failures import TraceFailed
 from jitserver.programs.inspection import info_of
 from jitserver.programs.keys import CallKey
+from jitserver.programs.latest import Latest
 from jitserver.programs.manifest_names import ManifestNames
 from jitserver.programs.program import Program, ReportPhase
 from jitserver.programs.traces import ambient
@@ -39,7 +40,7 @@ RUNNING = "running"
 _LOADING, _STORING = "loading", "storing"
 # Strikes for storing or loading an executable after which the daemon does not try again.
 _MAX_DISK_STRIKES = 2
-_MAX_REFUSALS = 10_000
+_MAX_REFUSALS, _MAX_AGREED = 10_000, 65_536
 _MAX_CANDIDATES = 32
 _MAX_CANDIDATE_BYTES = 256 << 20  # of captures
 _NO_COMPONENTS = KeyComponents({}, b"")
@@ -80,12 +81,12 @@ class Programs:
         # By base key: clients that have yet to settle the candidate.
         self._waiting: collections.Counter[str] = collections.Counter()
         self._names = ManifestNames(cache)
-        self._agreed: dict[str, bytes] = {}  # by name in manifests: the digest in a client whose trace agreed
+        self._agreed = Latest[str, bytes](_MAX_AGREED)  # by name in manifests: a digest in a client whose trace agreed
         self._lock = threading.Lock()
         self._tracing: SingleFlight[Entry] = SingleFlight(self._candidate)
         self._once: SingleFlight[Entry] = SingleFlight(cache.memory.get)
         self._restoring: SingleFlight[Entry | None] = SingleFlight(cache.memory.get)
-        self._refusals: dict[str, tuple[CaptureError, str]] = {}  # by key: the reason, and the name of the function
+        self._refusals = Latest[str, tuple[CaptureError, str]](_MAX_REFUSALS)  # by key: the reason, the function's name
 
     def find(self, lookup: Lookup, report_phase: ReportPhase) -> Hit | tuple[tuple[str, ...], ...] | None:
         """Return the program of a lookup if it is cached, or the lists of names whose state the client must send first.
@@ -187,7 +188,7 @@ class Programs:
         """
         found = []
         for name, theirs, ours in zip(state.names, state.state, manifest.state_of(state.names), strict=True):
-            agreed = self._agreed.get(name, ours)
+            agreed = self._agreed.get(name) or ours
             if ours != theirs and agreed in (ours, theirs) and manifest.is_exact(name, ours, theirs):
                 found.append(name)
         return found
@@ -215,7 +216,8 @@ class Programs:
             _check_lookup(there, settled.lookup)
             candidate.entry.info.key = key.text
             return
-        self._agreed.update(zip(settled.manifest.names, settled.state, strict=False))
+        for name, agreed in zip(settled.manifest.names, settled.state, strict=False):
+            self._agreed.put(name, agreed)
         request = msgspec.structs.replace(candidate.request, manifest=settled.manifest)
         entry = candidate.entry
         entry.program.agreed_order_free = settled.order_free
@@ -268,9 +270,7 @@ class Programs:
         return Hit(entry, level)
 
     def _refuse(self, key: str, why: CaptureError, name: str) -> None:
-        self._refusals[key] = why, name
-        for oldest in list(self._refusals)[:-_MAX_REFUSALS]:
-            self._refusals.pop(oldest, None)
+        self._refusals.put(key, (why, name))
 
     def entry_of(self, key: str, report_phase: ReportPhase = lambda _: None) -> Entry | None:
         """Return the entry of a program by call key.
@@ -505,9 +505,9 @@ class Programs:
             The keys of the removed programs, and of those that had only strikes.
         """
         self._forget_candidates(prefix)
-        for key, (_, name) in list(self._refusals.items()):
+        for key, (_, name) in self._refusals.items():
             if key.startswith(prefix) or name == prefix:
-                self._refusals.pop(key, None)
+                self._refusals.pop(key)
         removed = [info.key for info in self.cache.remove(prefix)]
         return list(dict.fromkeys([*removed, *self.journal.strikes.clear(prefix)]))
 
