@@ -1,4 +1,4 @@
-"""A check that a test leaves the daemon of later tests alone: the variables, settings and connections that lead to it."""
+"""A check that a test leaves the daemon of later tests alone: variables, settings and connections that lead to it."""
 
 import contextlib
 import os
