@@ -6,6 +6,21 @@ from jitclient.version import __version__ as __version__
 
 __all__ = ["RunningDaemon", "run_daemon"]
 
+
+def load_ipython_extension(shell: Any) -> None:
+    """Do what `%load_ext jitserver` is for: the jits of the cells run on the daemon, and there are magics."""
+    from jitserver.notebooks import extension
+
+    extension.load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Undo it."""
+    from jitserver.notebooks import extension
+
+    extension.unload(shell)
+
+
 if TYPE_CHECKING:
     from jitserver.daemon.embedded import RunningDaemon as RunningDaemon
     from jitserver.daemon.embedded import run_daemon as run_daemon

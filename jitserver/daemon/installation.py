@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-import jitserver
-
+_PACKAGE = Path(__file__).parents[1] / "__init__.py"
 _GONE_SECONDS = 30.0
 """Seconds after which a missing package counts as removed: pip takes its files away for a while to replace them."""
 
@@ -15,7 +14,7 @@ class Installation:
         path: the file.
     """
 
-    def __init__(self, path: Path = Path(jitserver.__file__)) -> None:
+    def __init__(self, path: Path = _PACKAGE) -> None:
         self.path = path
         self._missing_since: float | None = None
 

@@ -16,11 +16,11 @@ from rpyc.core.service import Service
 
 from jitclient.core.directories import process_settings
 from jitclient.errors import DaemonDraining, DaemonUnavailable, JitserverError, ProtocolError
+from jitclient.version import __version__
 from jitclient.wire import explaining, introspection, messages, named_arrays, recording
 from jitclient.wire.encoding import decoded
 from jitclient.wire.messages import PROTOCOL
 from jitclient.wire.reply import encoded_answer
-from jitserver import __version__
 from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.in_progress import InProgress
 from jitserver.daemon.introspection import listed, long_runs, snapshot

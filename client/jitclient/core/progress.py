@@ -1,11 +1,12 @@
-"""Progress line on the terminal during long work, shown only if stderr is a terminal.
+"""Progress line during long work, shown if stderr is a terminal, or by a display of the program's own.
 
 A thread that waits for the daemon has at most one line, that of its innermost `shown`, so no function passes it on.
 """
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from jitclient.core.notices import is_terminal
 from jitclient.core.threads import Thread
@@ -13,17 +14,38 @@ from jitclient.core.threads import Thread
 PATIENCE_SECONDS = 0.5
 
 
+class Display(Protocol):
+    """Place for a progress line, made with its text."""
+
+    def start(self) -> None:
+        """Show the line."""
+
+    def describe(self, text: str) -> None:
+        """Show another text."""
+
+    def stop(self) -> None:
+        """Remove the line, if it is shown."""
+
+
 class _Here(threading.local):
     line: "_Line | None" = None
 
 
 _here = _Here()
+_display: Callable[[str], Display] | None = None
+
+
+def display_with(make: Callable[[str], Display] | None) -> None:
+    """Show progress lines with what `make` returns for a text; with None, on the terminal again."""
+    global _display
+    _display = make
 
 
 @contextlib.contextmanager
 def shown(label: str, enabled: bool) -> Iterator[None]:
     """Show `compiling LABEL 3 s` after half a second. `report_phase` replaces the first word."""
-    line = _Line(label) if enabled and is_terminal() else None
+    make = _display or (_Terminal if is_terminal() else None)
+    line = _Line(label, make) if enabled and make is not None else None
     before, _here.line = _here.line, line
     if line is not None:
         with contextlib.suppress(RuntimeError):  # no thread is available
@@ -43,11 +65,32 @@ def report_phase(phase: str) -> None:
 
 
 class _Line:
-    def __init__(self, label: str) -> None:
-        from rich import console, progress  # takes 40 ms, rarely needed
-
+    def __init__(self, label: str, make: Callable[[str], Display]) -> None:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
+        self._label = label
+        self._display = make(f"compiling {label}")
+
+    def wait(self) -> None:
+        """Start the progress line after a delay, unless the work has finished."""
+        self._stopped.wait(PATIENCE_SECONDS)
+        with self._lock:
+            if not self._stopped.is_set():
+                self._display.start()
+
+    def show_phase(self, phase: str) -> None:
+        self._display.describe(f"{phase} {self._label}")
+
+    def stop(self) -> None:
+        self._stopped.set()
+        with self._lock:
+            self._display.stop()
+
+
+class _Terminal:
+    def __init__(self, text: str) -> None:
+        from rich import console, progress  # takes 40 ms, rarely needed
+
         self._progress = progress.Progress(
             progress.SpinnerColumn(),
             progress.TextColumn("{task.description}", markup=False),
@@ -55,20 +98,13 @@ class _Line:
             console=console.Console(stderr=True),
             transient=True,
         )
-        self._label = label
-        self._task = self._progress.add_task(f"compiling {label}", total=None)
+        self._task = self._progress.add_task(text, total=None)
 
-    def wait(self) -> None:
-        """Start the progress line after a delay, unless the work has finished."""
-        self._stopped.wait(PATIENCE_SECONDS)
-        with self._lock:
-            if not self._stopped.is_set():
-                self._progress.start()
+    def start(self) -> None:
+        self._progress.start()
 
-    def show_phase(self, phase: str) -> None:
-        self._progress.update(self._task, description=f"{phase} {self._label}")
+    def describe(self, text: str) -> None:
+        self._progress.update(self._task, description=text)
 
     def stop(self) -> None:
-        self._stopped.set()
-        with self._lock:
-            self._progress.stop()
+        self._progress.stop()

@@ -1,0 +1,94 @@
+"""The magics `%jitserver` and `%%jit_explain`."""
+
+import shlex
+from typing import Any
+
+import msgspec
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+
+from jitclient.api import keeping
+from jitclient.api.explanation import explain
+from jitclient.api.report import lines, report_of
+from jitclient.calls.usage import usage
+from jitclient.core.settings import settings
+from jitclient.errors import JitserverError
+from jitclient.jaxside.compile_events import compile_events
+from jitclient.session.handshake import ask
+from jitclient.wire import labels
+from jitclient.wire.introspection import Status
+from jitclient.wire.messages import Verb
+from jitserver.notebooks.call_sites import call_sites
+
+_USAGE = "Use %jitserver, %jitserver keep NAME ... or %jitserver kept NAME ..."
+
+
+@magics_class
+class JitserverMagics(Magics):
+    """Magics for the cells of a notebook."""
+
+    @line_magic
+    def jitserver(self, line: str) -> None:
+        """Show the daemon and what this notebook used of it; or keep variables on the daemon, or get them back.
+
+        %jitserver               the daemon, and the programs that this notebook used
+        %jitserver keep x y      keep variables under their names, beyond a restart of the kernel
+        %jitserver kept x y      set variables to what is kept under their names
+        """
+        try:
+            command, *names = shlex.split(line) or [""]
+        except ValueError as error:
+            raise UsageError(f"{error}. {_USAGE}") from None
+        if not command and not names:
+            self._show()
+        elif command == "keep" and names:
+            for name in names:
+                self._variables[name] = keeping.keep(name, self._variable(name))
+        elif command == "kept" and names:
+            for name in names:
+                self._variables[name] = self._kept(name)
+        else:
+            raise UsageError(_USAGE)
+
+    @cell_magic
+    def jit_explain(self, line: str, cell: str) -> None:
+        """Say for each call of a jitted function in the cell whether its program exists, and if not, why; run none."""
+        if line.strip():
+            raise UsageError("%%jit_explain has no options")
+        sites = list(call_sites(self._shell.transform_cell(cell), self._variables))
+        for site in sites:
+            print(f"{site.text}: {site.unknown}" if site.unknown else explain(site.function, *site.args, **site.kwargs))
+        if not sites:
+            print("The cell calls no jitted function that exists already, outside of its own functions.")
+
+    @property
+    def _variables(self) -> dict[str, Any]:
+        variables: dict[str, Any] = self._shell.user_ns
+        return variables
+
+    @property
+    def _shell(self) -> InteractiveShell:
+        assert self.shell is not None  # IPython makes this object for a shell
+        return self.shell
+
+    def _variable(self, name: str) -> Any:
+        if name not in self._variables:
+            raise UsageError(f"there is no variable {name!r}")
+        return self._variables[name]
+
+    def _kept(self, name: str) -> Any:
+        try:
+            return keeping.kept(name)
+        except KeyError:
+            raise UsageError(f"nothing is kept under {name!r}; `jitserver arrays ls` lists the names") from None
+
+    def _show(self) -> None:
+        try:
+            found: Status = ask(settings(), Verb.STATUS, None, Status)
+            held = f"{found.arrays:,} array{'' if found.arrays == 1 else 's'} ({labels.size(found.array_bytes)})"
+            print(f"daemon    pid {found.pid} at {found.address}, on {', '.join(found.devices)}; it holds {held}")
+        except (JitserverError, msgspec.MsgspecError) as error:
+            print(f"daemon    none: {error}")
+        for each in lines(report_of(usage, compile_events)):
+            print(each)

@@ -1,0 +1,111 @@
+"""The extension of IPython, in shells of their own processes."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from jitserver.notebooks import progress_display
+from jitserver.notebooks.progress_display import ProgressDisplay
+
+SHELL = """
+    import contextlib, io, json, os, sys
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell.instance()
+
+    def run(cell):
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said):
+            done = shell.run_cell(cell)
+        error = done.error_in_exec or done.error_before_exec
+        return said.getvalue() if error is None else f"{type(error).__name__}: {error}"
+"""
+SET_UP = """
+    assert run("%load_ext jitserver\\nimport jax, jax.numpy as jnp") == ""
+    assert run("step = jax.jit(lambda params, x: (params * x).sum())\\nparams, x = jnp.arange(3.0), jnp.ones(3)") == ""
+"""
+
+
+def test_cells_run_on_the_daemon_and_another_kernel_finds_all(own: Any) -> None:
+    program = f"""{SHELL}{SET_UP}
+    kept = run("%jitserver kept params") if "again" in sys.argv else run("%jitserver keep params")
+    explained = run("%%jit_explain\\ntotal = step(params, x)")
+    ran = run("print(float(step(params, x)), type(params).__module__, len(params), params.nbytes)")
+    print(json.dumps([kept, explained, ran, run("%jitserver")]))
+    """
+    with own.serving():
+        kept, explained, ran, shown = own.run(program)
+        assert kept == ""
+        assert explained.startswith("<lambda>(f32[3], f32[3]): miss")
+        assert ran == "3.0 jitclient.arrays.array 3 12\n"
+        assert "daemon    pid" in shown
+        assert "<lambda>(f32[3], f32[3])  made in" in shown
+
+        kept, explained, ran, shown = own.run(program, "again")
+        assert (kept, ran) == ("", "3.0 jitclient.arrays.array 3 12\n")
+        assert "hit (L1: the daemon has it" in explained
+        assert "found in memory" in shown
+        assert own.counts()["traces"] == 1
+
+
+def test_mistakes_are_errors_of_usage_and_no_daemon_is_said(own: Any) -> None:
+    program = f"""{SHELL}{SET_UP}
+    cells = ["%jitserver kep x", "%jitserver keep nothing", "%jitserver keep", "%jitserver 'x", "%%jit_explain x\\n1",
+             "%%jit_explain\\nstep(", "%%jit_explain\\nprint(1)", "%jitserver"]
+    print(json.dumps([run(cell) for cell in cells]))
+    """
+    command, variable, names, quoted, options, syntax, none, shown = own.run(program, JITSERVER_FALLBACK="local")
+    usage = "Use %jitserver, %jitserver keep NAME ... or %jitserver kept NAME ..."
+    assert command == names == f"UsageError: {usage}"
+    assert variable == "UsageError: there is no variable 'nothing'"
+    assert quoted == f"UsageError: No closing quotation. {usage}"
+    assert options == "UsageError: %%jit_explain has no options"
+    assert syntax.startswith("SyntaxError")
+    assert none == "The cell calls no jitted function that exists already, outside of its own functions.\n"
+    assert shown.startswith("daemon    none: no daemon answers")
+
+
+def test_unloading_restores_all(own: Any) -> None:
+    program = f"""{SHELL}{SET_UP}
+    with_it = run("print(type(jax.jit(len)).__module__)")
+    assert run("%unload_ext jitserver") == ""
+    without = run("print(type(jax.jit(len)).__module__)")
+    print(json.dumps([with_it, without, run("%jitserver"), run("%%jit_explain\\n1")]))
+    """
+    with_it, without, *magics = own.run(program)
+    assert with_it.startswith("jitclient")
+    assert not without.startswith("jitclient")
+    assert magics == [
+        "UsageError: Line magic function `%jitserver` not found.",
+        "UsageError: Cell magic `%%jit_explain` not found.",
+    ]
+
+
+def test_a_line_below_the_cell_shows_the_work_and_disappears(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    updated = threading.Event()
+
+    class Handle:
+        def update(self, html: Any) -> None:
+            shown.append(html.data)
+            updated.set()
+
+    def display(html: Any, display_id: bool) -> Handle:
+        shown.append(html.data)
+        return Handle()
+
+    monkeypatch.setattr(progress_display, "display", display)
+    monkeypatch.setattr(progress_display, "_PERIOD_SECONDS", 0.01)
+    short = ProgressDisplay("compiling f(f32[3])")
+    short.stop()
+    assert not shown
+    line = ProgressDisplay("compiling f(f32[3])")
+    line.start()
+    line.describe("tracing <f>")
+    updated.clear()
+    assert updated.wait(60)
+    line.stop()
+    assert "compiling f(f32[3])" in shown[0]
+    assert any("tracing &lt;f&gt;" in text for text in shown)
+    assert shown[-1] == ""
