@@ -15,6 +15,8 @@ import pytest
 from benchmarks import scenarios
 from benchmarks.sshd import SSHD
 
+from ..conftest import HASTY
+
 TOP = Path(__file__).parents[2]
 EXTRA = {
     "tutorial": "cloudpickle",
@@ -102,7 +104,7 @@ def run(*arguments: str, folder: Path) -> Any:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", *arguments, "--quick", "--json"],
         cwd=TOP,
-        env={**os.environ, "TMPDIR": str(folder)},
+        env={**os.environ, "TMPDIR": str(folder), "XLA_FLAGS": HASTY},
         capture_output=True,
         text=True,
         timeout=500,
