@@ -16,7 +16,7 @@ from jitserver.daemon.arrays.named_arrays import NamedTree
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.devices import device_arrays
-from jitserver.programs.devices.memories import default
+from jitserver.programs.devices.memories import LEAST_BYTES, default
 from jitserver.programs.failures import Failed
 
 from .conftest import Daemon
@@ -39,7 +39,7 @@ def test_trees_are_restored_when_requested(daemon: Daemon) -> None:
         assert (tree.key, tree.specs, tree.tree, tree.label) == (old.key, old.specs, old.tree, old.label)
         assert (tree.ttl, tree.created, tree.last_used) == (old.ttl, old.created, old.last_used)
         assert tree.on_disk is not None
-        assert tree.on_disk.missing_bytes() == {default(): 12 + 8}
+        assert tree.on_disk.missing_bytes() == {default(): 2 * LEAST_BYTES}
         x, y, again = following.leaves(name)
         assert x is again
         assert np.asarray(x).tobytes() == np.asarray(old.arrays[0]).tobytes()
@@ -204,11 +204,11 @@ def test_an_array_that_a_session_dropped_stays_under_its_name(shared: Shared) ->
     shared.restart()
     tree = shared.daemon.kept.all()["data"]
     assert tree.on_disk is not None
-    assert tree.on_disk.missing_bytes() == {default(): 4012}
+    assert tree.on_disk.missing_bytes() == {default(): 2 * LEAST_BYTES}
     back = shared.back()
-    assert tree.on_disk.missing_bytes() == {default(): 12}
+    assert tree.on_disk.missing_bytes() == {default(): LEAST_BYTES}
     back.forget([1])
-    assert tree.on_disk.missing_bytes() == {default(): 4012}
+    assert tree.on_disk.missing_bytes() == {default(): 2 * LEAST_BYTES}
     assert np.array_equal(shared.daemon.leaves("data")[0], np.arange(1000.0))
 
 
