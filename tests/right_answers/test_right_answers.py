@@ -1,9 +1,9 @@
 """Every case of every program here gives what plain JAX gives, in fresh processes under several hash seeds.
 
 In each round, a daemon serves clients whose hash seeds differ from its own and from each other. In the core, that is
-one client with some programs; in the other rounds, a second client meets what the first one left in the daemon. In one
-of these, a third client has the hash seed of the first one; in the other, the clients also compare each program with a
-trace of theirs.
+one client with some programs. In another round, a second client meets what the first one left in the daemon, and a
+third one has the hash seed of the first. In the last round, a client also compares each program with a trace of its
+own.
 
 A program may say of its cases, by name:
     WARM: the program of neither client is made from its own trace alone, and nothing is traced for the second one.
@@ -45,7 +45,7 @@ CORE = Round((1,), programs=("decorated", "effects", "handles", "made", "nodes",
 SEEDS = Round((1, 2), then=1)
 ROUNDS = [
     pytest.param(these, case, marks=[pytest.mark.core if these is CORE else pytest.mark.slow], id=f"{these}-{case}")
-    for these in (CORE, SEEDS, Round((3, 4), verifies=True))
+    for these in (CORE, SEEDS, Round((3,), verifies=True))
     for case in cases(PROGRAMS)
     if not these.programs or case.partition(".")[0] in these.programs
 ]
@@ -92,7 +92,7 @@ def test_is_what_plain_jax_gives(these: Round, case: str, answers: Answers) -> N
         assert "returns" in expected or "_raises_" in case, f"plain JAX: {expected}"
         if "raises" in expected:
             assert got.get("raises") == expected["raises"], f"the {client} client: {got}"
-        elif case in SAID and client == "second" and not these.verifies:
+        elif case in SAID and client == "second":
             assert expected["returns"]
             assert got.get("returns") == "", f"the {client} client: {got}"
         else:
@@ -100,7 +100,7 @@ def test_is_what_plain_jax_gives(these: Round, case: str, answers: Answers) -> N
         if case in WARM | SET | SAID:
             traced_here = 1 if case in SET and client == "first" else 0
             assert (got["traced_here"], got["ran_here"]) == (traced_here, 0), f"the {client} client: {got}"
-            assert client == "first" or these.verifies or got["traced_there"] == 0, f"the {client} client: {got}"
+            assert client == "first" or got["traced_there"] == 0, f"the {client} client: {got}"
         if case not in LOCAL:
             assert got["ran_here"] == 0, f"the {client} client: {got}"
 

@@ -289,7 +289,7 @@ def again(random: Random, request: Request) -> Request:
 
 
 @pytest.mark.usefixtures("daemon")
-@pytest.mark.parametrize("examples", [3, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_call_plan_does_what_the_general_path_does(
     function: str,
