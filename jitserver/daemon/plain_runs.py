@@ -144,6 +144,7 @@ def answer(
         for handle in run.drop:
             session.arrays.pop(handle, None)
         attachments: list[HostArray] = []
+        values, may_have_failed = reply.values, False
         max_inline = inline_limit(len(run.fetch))
         for handle in run.fetch:
             try:
@@ -152,9 +153,12 @@ def answer(
             except (KeyError, TypeError, BufferError):
                 view = None
             if view is None or view.nbytes > max_inline:
-                reply.values.append(runs.fetch(engine, session, handle, attachments, len(run.fetch)))
+                values.append(runs.fetch(engine, session, handle, attachments, len(run.fetch)))
+                may_have_failed = True
             else:
-                reply.values.append(view.tobytes())
+                values.append(view.tobytes())
+        if may_have_failed:
+            reply.set_values(values)
         return reply, attachments
     finally:
         active = order.active

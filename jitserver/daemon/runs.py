@@ -53,7 +53,7 @@ def answer(service: Service, session: Session, run: Run, channel: RunChannel) ->
     for handle in run.wait:
         _wait(engine, session, handle, reply)
     attachments: list[HostArray] = []
-    reply.values = [fetch(engine, session, handle, attachments, len(run.fetch)) for handle in run.fetch]
+    reply.set_values([fetch(engine, session, handle, attachments, len(run.fetch)) for handle in run.fetch])
     if run.block:
         engine.release_host_buffers()
         reply.returns_block = channel.lent.release_arguments(run.block)

@@ -193,7 +193,7 @@ def test_a_large_frame_without_a_payload_at_its_end_is_not_decoded(peer: Any, na
 def test_a_run_may_ask_for_much(peer: Any) -> None:
     peer.hello()
     done = peer_run(peer, Run(drop=MANY[:MAX_ITEMS], wait=MANY[:1000], fetch=MANY[:1000]))
-    assert (len(done.failures), len(done.values)) == (1000, 1000)
+    assert (len(done.failures[0][0]), len(done.values)) == (1000, 1000)
 
 
 FAILING_PUTS = {
@@ -215,6 +215,16 @@ def test_an_array_that_is_none_fails_alone(peer: Any, name: str) -> None:
     lost, kept = done.values
     assert isinstance(lost, Failure)
     assert kept == good.value
+
+
+def test_as_many_values_as_a_run_may_fetch_fail_in_one_answer(peer: Any) -> None:
+    peer.hello()
+    many = tuple(range(1, MAX_ITEMS + 1))
+    done = peer_run(peer, Run(wait=many, fetch=many))
+    [(handles, failure)] = done.failures
+    assert tuple(handles) == many
+    assert done.values[0] == failure
+    assert set(done.values[1:]) == {0}
 
 
 def test_an_unknown_handle_is_an_array_lost(peer: Any) -> None:

@@ -160,7 +160,11 @@ class Session(Link):
                     read = lane or read
                 if not specs:
                     return reply, []
-                return reply, [unpack_value(read, *pair) for pair in zip(reply.values, specs, strict=True)]
+                given: list[Any] = reply.values
+                return reply, [
+                    unpack_value(read, given[value] if type(value) is int else value, spec)
+                    for value, spec in zip(given, specs, strict=True)
+                ]
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt) and connection.phase:
                     print_notice("the daemon cannot interrupt a call that it runs; `jitserver top` lists the call")

@@ -6,7 +6,7 @@ The reply to a Run is a frame, followed by the values that are attached to it:
     │ REPLY, 1 byte│ msgpack: [number, failures, values, used_donations, shared, returns_block]      │ attached
     └──────────────┴─────────────────────────────────────────────────────────────────────────────────┴─ ─ ─ ─ ─┘
       failures         [[[handle, ...], Failure], ...]
-      values           [bytes of a small array | [1, nbytes] of an attached one | Failure, ...]
+      values           [bytes of a small array | [1, nbytes] of an attached one | Failure | position of it, ...]
       used_donations   [[handle, leaf], ...]
 
 If the values are `shared`, the attachments are in a block of shared memory instead. A Failure is [2, types, text, ...].
@@ -30,13 +30,13 @@ class Reply(Message):
     """Reply to the Run of that number.
 
     A failed call is identified by its first result, or 0 if it has none. Its results raise its failure from then on,
-    and so do results computed from them. Handles that fail in a row for one reason share its Failure, as thousands of
-    equal ones would be longer than a frame.
+    and so do results computed from them. A Failure is sent once for handles that fail in a row, and once for all
+    values: thousands of equal ones would be longer than a frame.
     """
 
     number: int
     failures: list[tuple[list[int], Failure]] = []
-    values: list[bytes | Attached | Failure] = []
+    values: list[bytes | Attached | Failure | int] = []
     # Pairs of a call, identified by its first result, and a donated leaf that it used.
     used_donations: list[tuple[int, int]] = []
     # Whether the attached values are in `into`, or without it in `block`.
@@ -46,10 +46,18 @@ class Reply(Message):
 
     def add_failure(self, handle: int, failure: Failure) -> None:
         """Add the failure of a handle."""
-        if self.failures and self.failures[-1][1] is failure:
+        if self.failures and self.failures[-1][1] == failure:
             self.failures[-1][0].append(handle)
         else:
             self.failures.append(([handle], failure))
+
+    def set_values(self, values: list[bytes | Attached | Failure | int]) -> None:
+        """Set the values, in the order of the handles."""
+        first: dict[Failure, int] = {}
+        self.values = []
+        for number, value in enumerate(values):
+            position = first.setdefault(value, number) if type(value) is Failure else number
+            self.values.append(value if position == number else position)
 
 
 def encoded_answer(answer: Any) -> bytes:

@@ -149,9 +149,7 @@ class Session:
             self.active.settle()
             found = self.arrays.get(handle)
         if found is None:
-            raise ArrayLost(
-                f"the daemon holds no array under handle {handle}: the call that makes it failed or was lost"
-            )
+            raise ArrayLost("the daemon holds no array under this handle: the call that makes it failed or was lost")
         if type(found) is Failed:
             raise Failed(found.failure)  # a new exception each time: tracebacks would accumulate
         return found
