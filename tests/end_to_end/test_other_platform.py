@@ -550,4 +550,4 @@ def test_a_call_without_memory_is_repeated_once_and_then_says_who_holds_it(
     else:
         assert found == "RESOURCE_EXHAUSTED"
         assert "The daemon holds" in notes
-        assert "12 B in 1 array" in notes
+        assert "4 KiB in 1 array" in notes
