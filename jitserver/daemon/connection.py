@@ -131,7 +131,8 @@ class DaemonConnection(WireConnection):
                     answer = self._answer(session, self.order, run)
                 message = _REPLY + _encode(answer[0])
                 if answer[1] or len(message) > MAX_FRAME_BYTES:
-                    channel.send(message, answer[1])
+                    with session.sending(run.fetch):
+                        channel.send(message, answer[1])
                     continue
                 with channel.send_lock:
                     channel.stream.sock.sendall(LENGTH.pack(len(message)) + message)

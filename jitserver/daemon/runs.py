@@ -281,7 +281,7 @@ def _put(
 ) -> Failed | None:
     """Put an array, unless it is refused. Return what refuses the Run's others, as a count for each would be slow."""
     if refused is not None:
-        reply.add_failure(put.handle, refused.failure)
+        _fail_put(session, put, refused, reply)
         return None
     try:
         source: Any = session.array(data) if isinstance(data, int) else data
@@ -296,10 +296,16 @@ def _put(
         )
         session.keep(put.handle, [_with_memory(engine, session, needs, place)])
     except Exception as error:
-        failure = failure_of(engine.health.reported(error))
-        reply.add_failure(put.handle, failure)
-        return Failed(failure) if isinstance(error, ArrayBudgetExceeded) and not put.is_spare else None
+        failed = Failed(failure_of(engine.health.reported(error)))
+        _fail_put(session, put, failed, reply)
+        return failed if isinstance(error, ArrayBudgetExceeded) and not put.is_spare else None
     return None
+
+
+def _fail_put(session: Session, put: Put, failed: Failed, reply: Reply) -> None:
+    """Report the failure of a put. As with a call, its handle raises it from then on, and has no earlier array."""
+    session.keep(put.handle, [failed])
+    reply.add_failure(put.handle, failed.failure)
 
 
 def _wait(engine: Engine, session: Session, handle: int, reply: Reply) -> None:

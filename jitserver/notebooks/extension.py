@@ -4,23 +4,26 @@ from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from jitclient.api.switch import install, uninstall
+from jitclient.api.switch import Installed, install
 from jitclient.core import progress
 from jitserver.notebooks.magics import JitserverMagics
 from jitserver.notebooks.progress_display import ProgressDisplay
 
+_installed: list[Installed] = []
+
 
 def load(shell: InteractiveShell) -> None:
     """Have `jax.jit` in the cells run on the daemon, and add the magics."""
-    install()
+    _installed.append(install())
     shell.register_magics(JitserverMagics)
     if _has_cells(shell):
         progress.display_with(ProgressDisplay)
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Restore JAX's `jax.jit` and remove the magics. Functions that were jitted in between still run on the daemon."""
-    uninstall()
+    """Undo that, but no other `install`. Functions that were jitted in between still run on the daemon."""
+    while _installed:
+        _installed.pop().__exit__()
     progress.display_with(None)
     for kind, names in JitserverMagics.magics.items():
         for name in names:

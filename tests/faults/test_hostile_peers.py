@@ -1,6 +1,7 @@
 """Peers that are broken or hostile: each is refused or cut off, and no other client notices."""
 
 import random
+import select
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from jitclient.wire.messages import (
     LEASE,
     MAX_FRAME_BYTES,
     MAX_ITEMS,
+    PROTOCOL,
     REPLY,
     RUN,
     UPLOAD_BYTES,
@@ -38,6 +40,7 @@ from jitclient.wire.messages import (
     CalledBack,
     DeviceInfo,
     Failure,
+    Hello,
     Lease,
     Lookup,
     Prepare,
@@ -48,6 +51,7 @@ from jitclient.wire.messages import (
     Spec,
     Upload,
     Verb,
+    Welcome,
 )
 from jitclient.wire.reply import Reply
 
@@ -274,6 +278,37 @@ def test_as_many_arrays_as_a_run_may_have_are_refused_in_one_answer(serve: Any, 
         assert values.name_of(failure.types[0]) == ArrayBudgetExceeded.__name__
         assert handles[-1] == MAX_ITEMS
         peer.close()
+
+
+def test_an_array_whose_value_a_peer_does_not_read_counts(serve: Any, peer_of: Any) -> None:
+    spec, array = Spec((4 << 20,), "float32"), np.zeros(4 << 20, np.float32)
+    with serve("--array-memory", "64") as daemon:
+        peer = peer_of(daemon.address)
+        token = peer.hello().token
+        others, refused = list[Any](), list[Any]()
+        for _ in range(8):
+            refused = peer_run(peer, Run(puts=[Put(spec, Attached(array.nbytes), 7)]), [array]).failures
+            if refused:
+                break
+            others.append(peer_of(daemon.address))
+            others[-1].ask(Verb.HELLO, Hello(PROTOCOL, "0", "3", {}, token, b"member %d" % len(others)), Welcome)
+            others[-1].stream.write(framed(bytes((RUN,)) + encode(Run(fetch=(7,), number=1))))
+            select.select([others[-1].stream.sock], [], [], 60)  # the answer begins
+            assert not peer_run(peer, Run(drop=(7,))).failures
+        assert len(others) <= 4
+        [(_, failure)] = refused
+        assert values.name_of(failure.types[0]) == ArrayBudgetExceeded.__name__
+        for one in [*others, peer]:
+            one.close()
+
+
+def test_a_put_that_fails_leaves_nothing_of_before_under_its_handle(peer: Any) -> None:
+    peer.hello()
+    good, bad = (Put(Spec((), "float32"), value, 7) for value in (bytes(4), 999))
+    assert peer_run(peer, Run(puts=[good], fetch=(7,))).values == [bytes(4)]
+    for run in (Run(puts=[bad], fetch=(7,)), Run(fetch=(7,))):
+        [lost] = peer_run(peer, run).values
+        assert isinstance(lost, Failure)
 
 
 def test_what_a_run_drops_is_room_for_what_it_attaches(serve: Any, peer_of: Any) -> None:

@@ -1,11 +1,12 @@
 """The daemon's side of a session: one client's arrays and programs, across its connections."""
 
 import collections
+import contextlib
 import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -68,6 +69,7 @@ class Session:
         self.ended = False  # a plain attribute, because each Run reads it
         self._lock = threading.Lock()
         self._frozen = False
+        self._sending: list[list[Any]] = []
         self._on_disk: OnDisk | None = None
         self._loading = threading.Lock()
         self._entry_of: EntryOf = _none
@@ -179,10 +181,30 @@ class Session:
         for handle, result in enumerate(results, first):
             arrays[handle] = result
 
+    @contextlib.contextmanager
+    def sending(self, handles: Iterable[int]) -> Iterator[None]:
+        """Hold the arrays under these handles while their values are sent, which a client may never read.
+
+        The message has their memory. Without this, another connection of the session could drop the handles and put
+        more arrays than there is room for.
+        """
+        arrays = [self.arrays.get(handle) for handle in handles]
+        with self._lock:
+            self._sending = [*self._sending, arrays]
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._sending = [other for other in self._sending if other is not arrays]
+
     def held(self) -> list[Any]:
-        """Return the arrays of the session, once for each handle."""
-        held = [array for array in list(self.arrays.values()) if type(array) is not Failed]
-        return [array for array in held if not array.is_deleted()]
+        """Return the arrays of the session, once for each handle, and those that are only being sent any more."""
+        held = list(self.arrays.values())
+        if self._sending:
+            kept = set(map(id, held))
+            sent = {id(array): array for arrays in self._sending for array in arrays}
+            held += [array for key, array in sent.items() if key not in kept]
+        return [array for array in held if array is not None and type(array) is not Failed and not array.is_deleted()]
 
     def identities(self) -> set[int | str]:
         """Return identifiers of the session's arrays, for comparison with those of named trees; see `OnDisk`."""

@@ -19,7 +19,7 @@ from jitclient.session import session as client_session
 from jitclient.session.handshake import ask
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.introspection import Snapshot, Top
-from jitclient.wire.messages import Lookup, Prepare, Run, Signature, Verb
+from jitclient.wire.messages import Failure, Lookup, Prepare, Run, Signature, Verb
 
 
 @pytest.fixture
@@ -74,6 +74,16 @@ def test_handles_of_an_earlier_stay_are_lost(session: Any) -> None:
     session.run(Run(), [])
     with pytest.raises(errors.ArrayLost, match="daemon exited"):
         session.run(Run(), [], generation=session.generation - 1)
+
+
+def test_values_that_fail_alike_have_the_failure_each(daemon: str) -> None:
+    array = jitclient.device_put(np.float32(3))
+    here, spec = array._session, array.spec
+    lost = array._handle + 1000
+    _, values = here.run(Run(fetch=(lost, array._handle, lost + 1)), [], [spec] * 3, array._generation)
+    assert isinstance(values[0], Failure)
+    assert values[2] == values[0]
+    assert np.asarray(values[1]) == 3
 
 
 def test_a_capture_beyond_all_measure_is_not_sent(session: Any, monkeypatch: pytest.MonkeyPatch) -> None:

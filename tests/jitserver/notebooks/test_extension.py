@@ -1,6 +1,7 @@
 """The extension of IPython, in shells of their own processes."""
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -80,6 +81,33 @@ def test_unloading_restores_all(own: Any) -> None:
         "UsageError: Line magic function `%jitserver` not found.",
         "UsageError: Cell magic `%%jit_explain` not found.",
     ]
+
+
+def test_unloading_leaves_an_installation_of_the_users_own(own: Any) -> None:
+    program = f"""{SHELL}
+    run("import jax, jitclient; jitclient.install()")
+    run("%load_ext jitserver")
+    run("%unload_ext jitserver")
+    print(json.dumps(run("print(type(jax.jit(len)).__module__)")))
+    """
+    assert own.run(program).startswith("jitclient")
+
+
+def test_a_line_that_was_removed_does_not_return(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    handle = SimpleNamespace(update=lambda html: shown.append(html.data))
+    monkeypatch.setattr(progress_display, "display", lambda html, display_id: handle)
+
+    class EndsInTheMeantime(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            line.stop()
+            return False if len(shown) == 1 else super().wait(timeout)
+
+    line = ProgressDisplay("compiling f(f32[3])")
+    line._stopped = EndsInTheMeantime()
+    line._handle = handle  # type: ignore[assignment]
+    line._refresh()
+    assert set(shown) == {""}
 
 
 def test_a_line_below_the_cell_shows_the_work_and_disappears(monkeypatch: pytest.MonkeyPatch) -> None:
