@@ -1,4 +1,4 @@
-"""What a program counts for in memory, compared with what its process grew by."""
+"""Estimate of the memory of a program, compared with what its process grew by."""
 
 from collections.abc import Callable
 from typing import Any
