@@ -35,7 +35,7 @@ class Registrations:
     """Context that notes what imports register in the interpreter.
 
     Attributes:
-        made: a thing that was registered; empty if there is none.
+        made: a thing that was registered, and the module that did; empty if there is none.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Registrations:
 
     def _noting(self, function: Callable[..., Any], thing: str) -> Callable[..., Any]:
         def register(*arguments: Any) -> Any:
-            self.made = thing
+            self.made = f"{thing} (by {sys._getframe(1).f_globals.get('__name__', '?')})"
             return function(*arguments)
 
         return register

@@ -90,13 +90,15 @@ def process_with_id(pid: int) -> Process:
 
 
 def program_of(pid: int) -> str:
-    """Return the program of a process, as its user typed it after the interpreter; empty if the process has exited.
+    """Return the program of a process in one line, as its user typed it after the interpreter.
+
+    The text is empty if the process has exited.
 
     Example:
         `train.py --lr 0.1` for `/usr/bin/python3 -u -m jitserver run --report train.py --lr 0.1`.
     """
     words = _without_launcher(command_line(pid))
-    return _notebook_of(pid) if words[: len(_KERNEL)] == _KERNEL else " ".join(words)
+    return _notebook_of(pid) if words[: len(_KERNEL)] == _KERNEL else " ".join(" ".join(words).split())
 
 
 def _notebook_of(pid: int) -> str:

@@ -64,14 +64,14 @@ def notify_once(platform: str) -> None:
     if _state.is_pinned:
         _state.has_notified = True
         print_notice(
-            f"jax runs on the CPU in this process, because the daemon uses the {platform}. "
+            f"jax runs on the CPU in this process, because the daemon uses the accelerator ({platform}). "
             "Set JITSERVER_CLIENT_DEVICE=keep to change this."
         )
     elif _state.is_late:
         _state.has_notified = True
         print_notice(
-            f"this process holds memory of the {platform}, which the daemon needs: it used jax before it imported "
-            "jitclient. Import jitclient first, or set JITSERVER_CLIENT_DEVICE=keep if this is intended."
+            f"this process holds memory of the accelerator ({platform}), which the daemon needs: it used jax before it "
+            "imported jitclient. Import jitclient first, or set JITSERVER_CLIENT_DEVICE=keep if this is intended."
         )
 
 

@@ -331,4 +331,4 @@ def _greet(
 
 def _this_program() -> str:
     """Return a text that identifies this process to people on the daemon's machine."""
-    return f"{' '.join(sys.orig_argv):.200} (pid {os.getpid()} on {socket.gethostname()})"
+    return f"{' '.join(' '.join(sys.orig_argv).split()):.200} (pid {os.getpid()} on {socket.gethostname()})"

@@ -133,7 +133,10 @@ def test_a_jax_that_cannot_start_raises_its_own_error(
 def test_it_says_so_once_and_only_of_an_accelerator(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for state, what in ("is_pinned", "the daemon uses the gpu"), ("is_late", "holds memory of the gpu"):
+    for state, what in (
+        ("is_pinned", "the daemon uses the accelerator (gpu)"),
+        ("is_late", "holds memory of the accelerator (gpu)"),
+    ):
         monkeypatch.setattr(client_device, "_state", client_device._State())
         setattr(client_device._state, state, True)
         for platform in ("cpu", "gpu", "gpu"):

@@ -70,3 +70,13 @@ def test_a_process_whose_descriptor_others_closed_is_not_over(child: subprocess.
     assert watch._pidfd is not None
     os.close(watch._pidfd)
     assert not watch.has_exited()
+
+
+def test_a_program_of_many_lines_has_a_name_of_one() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-u", "-c", "print(1)\n\nif True:\n    input()"], stdin=-1, stdout=-1
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"1\n"
+        assert process_watch.program_of(child.pid) == "-c print(1) if True: input()"
+        child.communicate(b"\n")
