@@ -312,7 +312,7 @@ def _wait(engine: Engine, session: Session, handle: int, reply: Reply) -> None:
     try:
         session.array(handle).block_until_ready()
     except Exception as error:
-        reply.add_failure(handle, failure_of(engine.health.reported(error)))
+        reply.add_failure(handle, _late_failure(engine, session, handle, error))
 
 
 def fetch(
@@ -322,4 +322,24 @@ def fetch(
     try:
         return pack(engine.to_host(session.array(handle)), attachments, inline_limit(count))
     except Exception as error:
+        return _late_failure(engine, session, handle, error)
+
+
+def _late_failure(engine: Engine, session: Session, handle: int, error: Exception) -> Failure:
+    """Return the failure of an array that was launched without an error.
+
+    If the device had no memory for it, the call cannot be repeated here, as its arguments may be gone. So memory is
+    freed for the next call, once for all results of this one, and a note says who holds arrays there.
+    """
+    if not is_exhausted(error):
         return failure_of(engine.health.reported(error))
+    needs = memories.bytes_of(session.array(handle))
+    if session.freed_at_call != engine.counters.calls:
+        session.freed_at_call = engine.counters.calls
+        session.budget.free_some(needs)
+        engine.release_host_buffers()
+    session.forget([handle])  # it has no memory
+    error.add_note(session.budget.holders(needs))
+    failure = failure_of(error)
+    session.keep(handle, [Failed(failure)])
+    return failure

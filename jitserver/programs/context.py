@@ -115,14 +115,19 @@ def start_backend() -> None:
         ) from error
 
 
-def start_thread() -> None:
+def start_thread(waits: bool = False) -> None:
     """Initialize JAX's state for this thread; JAX reads the random device at its first use.
 
+    Args:
+        waits: wait for the device, whose failure is noticed then.
+
     Raises:
-        DaemonUnavailable: JAX cannot be initialized now.
+        DaemonUnavailable: JAX cannot be initialized now, or the device fails.
     """
     try:
-        jax.device_put(0)
+        there = jax.device_put(0)
+        if waits:
+            there.block_until_ready()
     except (RuntimeError, MemoryError) as error:
         raise DaemonUnavailable(f"the daemon (pid {os.getpid()}) cannot use JAX at the moment: {error}") from error
 

@@ -51,7 +51,7 @@ class Engine:
         context.start_backend()  # now, rather than during the first call
         self.health = Health()
         self.in_flight = None if backend().finishes_calls else InFlight(self.journal)
-        context.start_thread()  # for this thread, which saves arrays at shutdown
+        context.start_thread(waits=True)  # for this thread, which saves arrays at shutdown
         context.packages()  # now, rather than once for each client that connects at the same time
 
     # ---- calls and arrays

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from .accelerator_programs import FILLS, OVERWRITES, TWO_DEVICES
+from .accelerator_programs import FILLS, OVERWRITES, TRAINING, TWO_DEVICES
 
 pytestmark = [
     pytest.mark.gpu,
@@ -231,3 +231,12 @@ def test_arrays_are_on_the_devices_that_the_client_names(own: Any) -> None:
     with own.serving(**{**CUDA, "CUDA_VISIBLE_DEVICES": "1,0"}):
         env = {**CUDA, "CUDA_VISIBLE_DEVICES": "1,0", "JAX_NUM_CPU_DEVICES": "2"}
         assert own.run(TWO_DEVICES, **env) == [[[1], [0, 1], [1], [0, 1]], [[2.0 * n for n in range(8)]] * 4]
+
+
+def test_a_profile_has_the_operations_of_plain_jax(own: Any) -> None:
+    _, steps, plain = own.run(TRAINING, "plain", **CUDA)
+    with own.serving(**CUDA):
+        hosts, both, ours = own.run(TRAINING, "ours", **CUDA)
+    assert (hosts, len(both)) == (2, 2 * len(steps))
+    assert len(plain) > 5
+    assert [name for _, name in ours] == [name for _, name in plain]

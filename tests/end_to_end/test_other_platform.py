@@ -1,5 +1,6 @@
 """A daemon on another platform than the CPU: the package in tests/other_platform. Skipped, and said so, without it."""
 
+import os
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -123,9 +124,9 @@ def test_a_device_that_breaks_fails_later_and_until_its_process_exits(run_script
         raised = [broken.exists()]
         for use in (
             lambda: poisoned.block_until_ready(),
-            lambda: innocent(array),
+            lambda: innocent(array).block_until_ready(),
             lambda: np.asarray(array),
-            lambda: jax.device_put(1),
+            lambda: jax.device_put(1).block_until_ready(),
         ):
             try:
                 use()
@@ -522,6 +523,38 @@ def test_a_daemon_whose_device_fails_at_its_start_leaves_the_address(fake: Any, 
     ):
         pass
     assert "unclosed file" not in str(raised.value)
+
+
+@pytest.mark.parametrize("is_freed", [True, False])
+def test_a_call_of_values_that_finds_the_device_full_is_made_again_when_there_is_room(
+    fake: Any, tmp_path: Path, usage: Any, is_freed: bool
+) -> None:
+    program = """
+        import json, sys, jax, numpy as np, jitclient
+
+        @jitclient.jit
+        def full(n):
+            return jax.numpy.full(8 << 20, n, np.int8), n + 1
+
+        kept = full(np.int8(1))[0].block_until_ready()
+        made = full(np.int8(2))[0]
+        try:
+            made.is_ready()  # the daemon has launched it
+            if len(sys.argv) > 1:
+                with open(sys.argv[1], "r+b") as held_by_the_test:
+                    held_by_the_test.write(bytes(8))
+            print(json.dumps([int(np.asarray(each)[-1]) for each in (kept, made)]))
+        except (jax.errors.JaxRuntimeError, ValueError) as error:
+            print(json.dumps([str(error).partition(":")[0], *error.__notes__]))
+    """
+    usage.own[0] = 50 << 20
+    with fake.serving(**limited(64, tmp_path)):
+        if is_freed:
+            assert fake.run(program, str(tmp_path / "usage" / str(os.getpid())), **FAKE) == [1, 2]
+        else:
+            error, note = fake.run(program, **FAKE)
+            assert error == "RESOURCE_EXHAUSTED"
+            assert note.startswith("The daemon holds ")
 
 
 @pytest.mark.parametrize("failures", [1, 1000], ids=["once", "always"])

@@ -258,8 +258,8 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         """
         try:
             self._ask_once(arrays, fetch)
-        except _REPEATED:
-            if self._call is None or not self._call.repeat():
+        except Exception as error:
+            if not _may_be_repeated(error) or self._call is None or not self._call.repeat():
                 raise
             if not fetch or self._value is None:
                 self._ask_once([self], fetch)
@@ -309,6 +309,11 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
 
     def _short(self) -> str:
         return f"{self.spec.dtype}[{','.join(map(str, self.spec.shape))}]"
+
+
+def _may_be_repeated(error: Exception) -> bool:
+    """Return whether a call of values may succeed when it is made again. A full device has room after the failure."""
+    return isinstance(error, _REPEATED) or str(error).startswith("RESOURCE_EXHAUSTED: ")
 
 
 def make_handles(session: Session, first: int, specs: Iterable[Spec]) -> list[Array]:

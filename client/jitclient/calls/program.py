@@ -12,11 +12,12 @@ from jitclient.calls.attempts import raise_failure, raised_by_call
 from jitclient.calls.puts import with_copies
 from jitclient.calls.specialisation import Specialisation
 from jitclient.capture.dump import Capture
-from jitclient.errors import DaemonLost, NotSent
+from jitclient.errors import DaemonDraining, DaemonLost, NotSent
 from jitclient.jaxside import tree
 from jitclient.jaxside.context import default_device
 from jitclient.jaxside.interop import is_jax_array
 from jitclient.session.callbacks import Callbacks, as_raised
+from jitclient.session.failures import to_exception
 from jitclient.session.session import REPLACED, Session
 from jitclient.wire.array_transport import HostArray, nbytes_of
 from jitclient.wire.messages import MAX_ITEMS, Attached, Call, Failure, Prepared, Run, Spec
@@ -114,7 +115,7 @@ class Program:
                 raise NotSent(REPLACED)
             attachments: list[HostArray] = []
             arguments = outgoing(leaves, self.specs, self.session, attachments)
-            return self.call_now(arguments, attachments, leaves)
+            return self.call_now(arguments, attachments, leaves, waits=True)
 
     def can_queue_values(self) -> bool:
         """Return whether calls of values alone are queued.
@@ -126,16 +127,25 @@ class Program:
         return is_pure and self.order is None and self.capture is not None and not self.session.finishes_calls
 
     def call_now(
-        self, arguments: list[int | bytes | Attached], attachments: Sequence[HostArray], leaves: Sequence[Any]
+        self,
+        arguments: list[int | bytes | Attached],
+        attachments: Sequence[HostArray],
+        leaves: Sequence[Any],
+        waits: bool = False,
     ) -> list[Array]:
-        """Run the program and wait; return the results. Called with the session's lock held."""
+        """Have the daemon run the program; return the results. Called with the session's lock held.
+
+        The daemon then has the values of small results, and of all if it `waits`.
+        """
         session, prepared = self.session, self.prepared
         results, fetch = prepared.results, self.inline
         first = session.new_handles(len(results))
         arrays = make_handles(session, first, results)
         if attachments and self._have_room(attachments):
             fetch = tuple(range(len(results)))
-        run = Run(calls=[Call(prepared.executable, arguments, first)], fetch=tuple(map(first.__add__, fetch)))
+        wait = tuple([first + n for n in range(len(results)) if n not in fetch]) if waits else ()
+        call, fetched_handles = Call(prepared.executable, arguments, first), tuple(map(first.__add__, fetch))
+        run = Run(calls=[call], fetch=fetched_handles, wait=wait)
         with self.callbacks.answered(session) if self.callbacks else contextlib.nullcontext() as raised:
             try:
                 reply, fetched = session.run(
@@ -157,6 +167,8 @@ class Program:
         for n, value in zip(fetch, fetched, strict=True):
             if not isinstance(value, Failure):
                 arrays[n]._value = value
+            elif not (prepared.donated or prepared.has_effects):
+                _raise_if_draining(value)
         return arrays
 
     def is_same(self, other: "Program") -> bool:
@@ -190,6 +202,16 @@ def _placing(place: Sharding, unflatten: Callable[[Sequence[Any]], Any]) -> Call
         return unflatten(arrays)
 
     return placed
+
+
+def _raise_if_draining(failure: Failure) -> None:
+    """Raise the failure of a result if its daemon is about to restart, so that the next one makes the call again.
+
+    The device of an asynchronous backend may have failed after the launch. A use of the result raises other failures.
+    """
+    error = to_exception(failure)
+    if isinstance(error, DaemonDraining):
+        raise error
 
 
 def _note_donation(leaf: Any) -> None:

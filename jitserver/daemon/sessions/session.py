@@ -70,6 +70,7 @@ class Session:
         self._lock = threading.Lock()
         self._frozen = False
         self._sending: list[list[Any]] = []
+        self.freed_at_call = -1  # how many calls the daemon had made when this session last met a full device
         self._on_disk: OnDisk | None = None
         self._loading = threading.Lock()
         self._entry_of: EntryOf = _none

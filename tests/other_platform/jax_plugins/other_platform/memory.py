@@ -7,10 +7,11 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from .accelerator import FromHostArguments, device_id
 from .errors import new_error
+from .execution import ExecuteArguments, results_of
+from .poison import Poison
 from .table import Arguments, BoolArguments, Function, Implementation, Original, Table, TextArguments
 
 _MAX_DEVICES = 512
@@ -19,20 +20,6 @@ _OUT_OF_MEMORY, _RESOURCE_EXHAUSTED = "Out of memory while trying to allocate.",
 
 class _CopyArguments(Arguments):
     _fields_ = [("to", c.c_void_p), ("buffer", c.c_void_p)]
-
-
-class ExecuteArguments(Arguments):
-    """Arguments of an execution; `subject` is the executable."""
-
-    _fields_ = [
-        ("options", c.c_void_p),
-        ("arguments", c.POINTER(c.POINTER(c.c_void_p))),
-        ("device_count", c.c_size_t),
-        ("argument_count", c.c_size_t),
-        ("results", c.POINTER(c.POINTER(c.c_void_p))),
-        ("events", c.POINTER(c.c_void_p)),
-        ("device", c.c_void_p),
-    ]
 
 
 class _CompiledStatsArguments(Arguments):
@@ -132,8 +119,12 @@ class _Memories:
 
 
 def limit_memory(table: Table, limit: int, directory: str | None) -> None:
-    """Give each device `limit` bytes, which processes with the same `directory` share."""
+    """Give each device `limit` bytes, which processes with the same `directory` share.
+
+    As on a GPU, an execution for which there is no room is launched without an error, which its results have.
+    """
     memories = _Memories(table, limit, Usage(directory))
+    poison = Poison(table, _OUT_OF_MEMORY, _RESOURCE_EXHAUSTED)
 
     def counting(result_of: Callable[[int], int]) -> Callable[[Original], Implementation]:
         def make(original: Original) -> Implementation:
@@ -158,10 +149,10 @@ def limit_memory(table: Table, limit: int, directory: str | None) -> None:
     def executing(original: Original) -> Implementation:
         def execute(address: int) -> int | None:
             given = ExecuteArguments.from_address(address)
-            if not memories.have_room(*_needs(table, given.subject)):
-                return new_error(table, _OUT_OF_MEMORY, _RESOURCE_EXHAUSTED)
-            error = original(address)
-            if not error:
+            fits, error = memories.have_room(*_needs(table, given.subject)), original(address)
+            if not error and not fits:
+                poison.results(given)
+            elif not error:
                 for buffer in _arguments_of(given):
                     if table.ask(Function.BUFFER_IS_DELETED, BoolArguments(subject=buffer)).value:
                         memories.remove(buffer)  # it was donated
@@ -181,15 +172,6 @@ def limit_memory(table: Table, limit: int, directory: str | None) -> None:
     for free in (Function.BUFFER_DELETE, Function.BUFFER_DESTROY):
         table.replace(free, removing)
     table.replace(Function.LOADED_EXECUTABLE_EXECUTE, executing)
-
-
-def results_of(table: Table, given: ExecuteArguments) -> Iterator[tuple[Any, int]]:
-    """Yield the places of the buffers that an execution has made: lists, and positions in them."""
-    executable = table.pointer(Function.LOADED_EXECUTABLE_GET_EXECUTABLE, given.subject)
-    count = table.pointer(Function.EXECUTABLE_NUM_OUTPUTS, executable)
-    table.ask(Function.EXECUTABLE_DESTROY, Arguments(subject=executable))
-    for device in range(given.device_count):
-        yield from ((given.results[device], n) for n in range(count))
 
 
 def _arguments_of(given: ExecuteArguments) -> list[int]:
