@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.faults import attack
+from benchmarks.faults import attack, random_messages
 from benchmarks.faults.result import Result
 from benchmarks.faults.shim import CALLS, Control, build
 from benchmarks.faults.soak import LIMITS, Sample, judged, slopes, soaked
@@ -110,7 +110,7 @@ def test_the_dearest_messages_take_little_memory(short_path: Path, monkeypatch: 
     dear = ["many arguments", "many drops before calls", "many manifests", "many axes", "a request of many items"]
     dear += ["many small arrays"]
     monkeypatch.setattr(attack, "ATTACKS", {name: attack.ATTACKS[name] for name in dear})
-    monkeypatch.setattr(attack, "_KINDS", {})
+    monkeypatch.setattr(random_messages, "_KINDS", {})
     monkeypatch.setattr(process, "current", None)  # it connects this process to its daemon
     results = list(attack.attack(short_path))
     assert len(results) == len(dear) + 1
