@@ -15,6 +15,7 @@ from jitclient.errors import ArrayBudgetExceeded, ArrayLost, DaemonDraining, Dae
 from jitclient.jaxside import interop
 from jitclient.jaxside.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype, sharding_of_type
 from jitclient.jaxside.placement import Placement
+from jitclient.jaxside.runtime_errors import as_exhausted, runtime_error
 from jitclient.session.failures import to_exception
 from jitclient.session.outbox import Drops
 from jitclient.session.retry import ATTEMPTS, with_retries
@@ -181,7 +182,8 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         Raises:
             BaseException: the call that should have computed the array raised it.
         """
-        self._check_alive()
+        if self.deleted:
+            raise runtime_error("INVALID_ARGUMENT: BlockHostUntilReady() called on deleted or donated buffer")
         if self._value is None:
             self._ask([self], fetch=False)
         return self
@@ -298,7 +300,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         if isinstance(error, ProgramLost):
             # Another call then makes the daemon compile the program again.
             self._session.forget_programs()
-        return error
+        return as_exhausted(error) if isinstance(error, ArrayBudgetExceeded) else error
 
     def _check_alive(self) -> None:
         if self.deleted:

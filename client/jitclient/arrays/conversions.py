@@ -47,7 +47,7 @@ class Conversions(Remote):
                 value = self._fetched()
             if self.spec.dtype.startswith(KEY_PREFIX):
                 raise TypeError(
-                    f"JAX array with PRNGKey dtype {self.spec.dtype} cannot be converted to a NumPy array. "
+                    "JAX array with PRNGKey dtype cannot be converted to a NumPy array. "
                     "Use jax.random.key_data(arr) if you wish to extract the underlying integer array."
                 )
             if copy:

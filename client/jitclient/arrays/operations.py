@@ -86,7 +86,8 @@ class Operations(Remote):
     def __setitem__(self, index: Any, value: Any) -> None:
         raise TypeError(
             "JAX arrays are immutable and do not support in-place item assignment. "
-            "Instead of x[idx] = y, use x = x.at[idx].set(y) or another .at[] method"
+            "Instead of x[idx] = y, use x = x.at[idx].set(y) or another .at[] method: "
+            "https://docs.jax.dev/en/latest/_autosummary/jax.numpy.ndarray.at.html"
         )
 
     def __contains__(self, other: Any) -> bool:

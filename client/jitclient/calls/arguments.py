@@ -28,9 +28,18 @@ _SCALARS: dict[type, Callable[[bool], Spec]] = {
 
 
 class NotAnArray(TypeError):  # noqa: N818
-    """Leaf that jit cannot accept as an array. `number` is its position; the caller adds its path to the message."""
+    """Leaf that jit cannot accept as an array. `number` is its position; the caller adds its path to the message.
+
+    Args:
+        what: what it is.
+        shown: the same as JAX's messages have it.
+    """
 
     number = 0
+
+    def __init__(self, what: str, shown: str = "") -> None:
+        super().__init__(what)
+        self.shown = shown or what
 
 
 def spec_of(leaf: Any, x64: bool) -> Spec:
@@ -63,7 +72,7 @@ def spec_of(leaf: Any, x64: bool) -> Spec:
             return make(x64)
     if is_process_local(leaf):
         raise CaptureError(f"an argument is a {kind.__qualname__}, which lives in this process only")
-    raise NotAnArray(kind.__qualname__)
+    raise NotAnArray(kind.__qualname__, str(kind))
 
 
 def specs_of(leaves: Sequence[Any], x64: bool, spec_of: Callable[[Any, bool], Spec] = spec_of) -> tuple[Spec, ...]:

@@ -5,6 +5,7 @@ from typing import NoReturn, TypeVar
 
 from jitclient.calls import copies
 from jitclient.errors import ArrayBudgetExceeded, DaemonLost, JitserverError, ProgramLost
+from jitclient.jaxside.runtime_errors import as_exhausted
 from jitclient.session.failures import to_exception
 from jitclient.session.retry import with_retries
 from jitclient.session.session import Session
@@ -23,6 +24,8 @@ class CallFailed(Exception):  # noqa: N818
 
 def raised_by_call(error: BaseException) -> BaseException:
     """Return the exception to raise for a call's error: jitserver's own errors unchanged, others as `CallFailed`."""
+    if isinstance(error, ArrayBudgetExceeded):
+        return as_exhausted(error)
     return error if isinstance(error, JitserverError) else CallFailed(error)
 
 

@@ -311,8 +311,8 @@ class GeneralPath:
             names = leaf_names(self._fun, tree.structure_of(call.shape), [where for where, _ in call.statics])
             raise TypeError(
                 f"Error interpreting argument to {self._fun} as an abstract array. The problematic value is "
-                f"of type {error} and was passed to the function at path {names[error.number]}. If it is meant to be a "
-                "constant of the program, name it in static_argnums or static_argnames."
+                f"of type {error.shown} and was passed to the function at path {names[error.number]}.\n"
+                "If it is meant to be a constant of the program, name it in static_argnums or static_argnames."
             ) from None
         statics = tuple([(where, type(value), value) for where, value in call.statics]) if call.statics else ()
         return call.shape, specs, statics, here, self._deps.stamp() if self._deps else ()

@@ -16,6 +16,7 @@ from jitclient.errors import DaemonDraining, DaemonLost, NotSent
 from jitclient.jaxside import tree
 from jitclient.jaxside.context import default_device
 from jitclient.jaxside.interop import is_jax_array
+from jitclient.jaxside.runtime_errors import check_donated_once, check_not_deleted
 from jitclient.session.callbacks import Callbacks, as_raised
 from jitclient.session.failures import to_exception
 from jitclient.session.session import REPLACED, Session
@@ -87,6 +88,8 @@ class Program:
                 given = with_copies(session, prepared.executable, leaves, self.specs, self.copied)
             if session.program_generation != self.generation:
                 raise NotSent(REPLACED)
+            if self.used_donations:
+                check_not_deleted(leaves)
             attachments: list[HostArray] = []
             arguments = outgoing(given, self.specs, session, attachments)
             can_queue = int in map(type, arguments) and Array in map(type, leaves) and not prepared.may_raise
@@ -181,7 +184,7 @@ class Program:
     def _is_donation_known(self, leaves: Sequence[Any]) -> bool:
         """Return whether it is known, from an earlier call, which donated leaves a call uses."""
         if len(set(map(id, leaves))) < len(leaves):
-            _raise_if_donated_twice(leaves, self.prepared.donated)
+            check_donated_once(leaves, self.prepared.donated)
             return False
         return bool(self.used_donations)
 
@@ -219,14 +222,6 @@ def _note_donation(leaf: Any) -> None:
         leaf.deleted = True
     elif is_jax_array(leaf):
         leaf.delete()
-
-
-def _raise_if_donated_twice(leaves: Sequence[Any], donated: Sequence[int]) -> None:
-    """Raise as the runtime does if an array is donated twice, which the runtime cannot detect in copies."""
-    given = [id(leaf) for leaf in leaves if is_jax_array(leaf)]
-    for position in donated:
-        if given.count(id(leaves[position])) > 1:
-            raise RuntimeError(f"Attempt to donate the same buffer twice: argument leaf {position} is given once more")
 
 
 def _small(results: Sequence[Spec]) -> tuple[int, ...]:

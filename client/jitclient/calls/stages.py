@@ -166,8 +166,8 @@ class Compiled:
         given = tree.structure_of(shape)
         if given != self._wanted.structure:
             raise TypeError(
-                "Function compiled with input pytree does not match the input pytree it was called with: compiled for "
-                f"{_leaves_of(self._wanted.structure)}, called with {_leaves_of(given)}"
+                "Function compiled with input pytree does not match the input pytree it was called with. "
+                f"Compiled for {_leaves_of(self._wanted.structure)}, called with {_leaves_of(given)}."
             )
         specs = specs_of(leaves, x64(self._wanted.context), abstract_spec)
         differ = [
@@ -177,8 +177,9 @@ class Compiled:
         ]
         if differ:
             raise TypeError(
-                "Argument types differ from the types for which this computation was compiled. The mismatches are:\n"
-                + "\n".join(differ)
+                "Argument types differ from the types for which this computation was compiled. Perhaps you are calling "
+                "the compiled executable with a different enable_x64 mode than when it was AOT compiled? "
+                "The mismatches are:\n" + "\n".join(differ)
             )
 
     def _program_at(self, session: Session) -> Program:

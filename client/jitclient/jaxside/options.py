@@ -129,8 +129,8 @@ def _check_hashable(where: int | str, value: Any) -> None:
         hash(value)
     except TypeError as error:
         raise ValueError(
-            f"Non-hashable static arguments are not supported: argument {where!r} is a {type(value).__qualname__}, "
-            f"which cannot be hashed ({error})"
+            "Non-hashable static arguments are not supported. An error occurred while trying to hash an object of type "
+            f"{type(value)}, {value}. The error was:\n{type(error).__name__}: {error}\nIt is argument {where!r}."
         ) from error
 
 
@@ -145,12 +145,16 @@ def _completed(
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     open_ended = any(p.kind is p.VAR_POSITIONAL for p in parameters)
     if not open_ended and any(not -len(positional) <= n < len(positional) for n in given_numbers or ()):
-        raise ValueError(f"{what}nums is {given_numbers}, but the function has {len(positional)} positional arguments")
+        raise ValueError(
+            f"Jitted function has {what}nums={given_numbers}, but only accepts {len(positional)} positional arguments."
+        )
     unnamed = {p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
     any_name = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    unknown_names = [n for n in given_names or () if n in unnamed or not (any_name or n in signature.parameters)]
+    unknown_names = {n for n in given_names or () if n in unnamed or not (any_name or n in signature.parameters)}
     if unknown_names:
-        raise ValueError(f"{what}names has {unknown_names[0]!r}, which is not an argument of the function")
+        raise ValueError(
+            f"Jitted function has invalid argnames {unknown_names} in {what}names. Function does not take these args."
+        )
     if given_numbers is None and given_names is not None:
         given_numbers = tuple(n for n, p in enumerate(positional) if p.name in given_names)
     elif given_names is None and given_numbers is not None:
