@@ -1,7 +1,9 @@
 """General path of calls: calls of a function that no call plan covers, and its stages one at a time."""
 
 import functools
+import math
 import sys
+import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -44,6 +46,9 @@ from jitclient.wire.messages import Spec
 _Key = tuple[Hashable, tuple[Spec, ...], tuple[tuple[int | str, type, Any], ...], context.Context, Hashable]
 
 _NO_DAEMON = (DaemonUnavailable, WrongUser)
+_REFUSED_SECONDS = 10.0
+"""Time after which a daemon that refused a call, as for too few devices, is asked again: it may have restarted."""
+
 _warned_about_daemon: set[str] = set()
 """Reasons of all functions, such as a daemon of another version, of which this process has been warned."""
 
@@ -68,8 +73,8 @@ class GeneralPath:
         self.capture_costs = CaptureCosts(fun)
         self.programs: dict[_Key, Program] = {}
         self._last: tuple[_Key, Program] | None = None
-        # Calls that run in this process, as long as their captures are current.
-        self._here: dict[_Key, Capture | None] = {}
+        # Calls that run in this process until a time, as long as their captures are current.
+        self._here: dict[_Key, tuple[Capture | None, float]] = {}
         self._warned = False
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], lost: DaemonLost | None) -> Any:
@@ -118,7 +123,9 @@ class GeneralPath:
             if isinstance(error, _NO_DAEMON):
                 client_device.release()
             elif isinstance(error, CaptureError) and key is not None:
-                self._here[key] = self._capture
+                self._here[key] = self._capture, math.inf
+            elif isinstance(error, Incompatible) and key is not None:
+                self._here[key] = self._capture, time.monotonic() + _REFUSED_SECONDS
             self._warn(error)
             return self._call_here(args, kwargs, error)
         except JitserverError:
@@ -167,8 +174,8 @@ class GeneralPath:
         """Return whether such a call runs in this process, and none of its dependencies was rebound since."""
         if key not in self._here:
             return False
-        watched = self._here[key]
-        if watched is None or watched.unchanged():
+        watched, until = self._here[key]
+        if time.monotonic() < until and (watched is None or watched.unchanged()):
             return True
         del self._here[key]
         return False

@@ -240,6 +240,35 @@ def test_programs_for_more_devices_than_the_daemon_has_run_locally(own: Any) -> 
                     assert second[:2] == first[:2], name
 
 
+REFUSED = """
+from jitclient.calls import general_path
+
+class Clock:
+    now = 0.0
+    monotonic = lambda: Clock.now
+
+def misses():
+    status = json.loads(subprocess.run(
+        [sys.executable, "-m", "jitserver", "status", "--json"], capture_output=True, check=True).stdout)
+    return status["misses"]
+
+general_path.time = Clock
+step = jitclient.jit(lambda x: x * 2)
+x, found = jax.device_put(np.arange(8.0), NamedSharding(jax.make_mesh((8,), ("d",)), P("d"))), []
+for Clock.now in (0.0, 1.0, 9.0, 11.0, 12.0):
+    found.append([float(step(x).sum()), misses()])
+print(json.dumps(found))
+"""
+
+
+def test_a_daemon_with_too_few_devices_is_asked_again_only_after_a_while(own: Any) -> None:
+    with own.serving():
+        imports = "import json, subprocess, sys, warnings, jax, numpy as np, jitclient\n"
+        imports += "from jax.sharding import NamedSharding, PartitionSpec as P\nwarnings.simplefilter('ignore')\n"
+        found = own.run(imports + REFUSED, **EIGHT, JITSERVER_FALLBACK="local")
+    assert found == [[56.0, misses] for misses in (1, 1, 1, 2, 2)]
+
+
 SEEN = """
 x = jitclient.kept("spread")
 try:
