@@ -25,6 +25,7 @@ from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.in_progress import InProgress
 from jitserver.daemon.introspection import listed, long_runs, snapshot
 from jitserver.daemon.named_array_requests import NamedArrayRequests
+from jitserver.daemon.phases import Phases
 from jitserver.daemon.recording import ConnectionRecording
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import Session
@@ -161,9 +162,10 @@ class JitService(Service):  # type: ignore[misc]
         self._check_packages(lookup.packages)
         session = _session(connection)
         self._check_open()
-        found = self.engine.programs.find(lookup, connection.report_phase)
+        phases = Phases(connection.report_phase)
+        found = self.engine.programs.find(lookup, phases.report)
         if isinstance(found, Hit):
-            return messages.Found(self._prepared(session, found.entry, found.level))
+            return messages.Found(self._prepared(session, found.entry, found.level, phases.until_now("looking up")))
         return messages.Found(names=found or ())
 
     @verb(messages.Upload)
@@ -180,8 +182,10 @@ class JitService(Service):  # type: ignore[misc]
             connection.incoming.taken(request.traced.key if request.traced else request.lookup.capture_key) as payload,
             self.in_progress.recording(key.text, request, connection) as report_phase,
         ):
-            entry, made = self.engine.programs.prepare(key, request, payload, report_phase)
-        return self._prepared(session, entry, "made" if made else "memory")
+            phases = Phases(report_phase)
+            entry, made = self.engine.programs.prepare(key, request, payload, phases.report)
+        level, first = ("made", "unpacking") if made else ("memory", "waiting")
+        return self._prepared(session, entry, level, phases.until_now(first))
 
     @verb(messages.Lookup)
     def exposed_order_free(self, connection: DaemonConnection, lookup: messages.Lookup) -> bytes:
@@ -202,7 +206,9 @@ class JitService(Service):  # type: ignore[misc]
     def exposed_inspect(self, connection: DaemonConnection, request: messages.Inspect) -> messages.Inspected:
         return inspected(_session(connection).executable(request.executable).program, request.what)
 
-    def _prepared(self, session: Session, entry: Entry, level: str) -> messages.Prepared:
+    def _prepared(
+        self, session: Session, entry: Entry, level: str, phases: tuple[messages.Phase, ...]
+    ) -> messages.Prepared:
         made, seconds = level in ("made", "remade"), entry.info.seconds
         return messages.Prepared(
             executable=session.lease(entry),
@@ -220,6 +226,7 @@ class JitService(Service):  # type: ignore[misc]
             level=level,
             saved=0.0 if made else sum(seconds.values()),
             why=entry.program.why_remade if level == "remade" else "",
+            phases=phases,
         )
 
     # ---- named arrays

@@ -37,7 +37,7 @@ from jitserver.store.tiers import Tiers
 log = logging.getLogger(__name__)
 
 RUNNING = "running"
-_LOADING, _STORING = "loading", "storing"
+_READING, _LOADING, _STORING = "reading", "loading", "storing"
 # Strikes for storing or loading an executable after which the daemon does not try again.
 _MAX_DISK_STRIKES = 2
 _MAX_REFUSALS, _MAX_AGREED = 10_000, 65_536
@@ -403,6 +403,7 @@ class Programs:
         return self._restoring.get(key.text, lambda: self._restore(key, report_phase))[0]
 
     def _restore(self, key: CallKey, report_phase: ReportPhase) -> Entry | None:
+        report_phase(_READING)
         found = self.cache.load(key.text, self._names.seconds_shared(key.base))
         if found is None:
             return None

@@ -14,7 +14,7 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 16
+PROTOCOL = 17
 """Version of the protocol, compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, REPLY, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK, ANNOTATE = 16, 17, 18, 19, 20, 21, 22, 23, 24
@@ -343,6 +343,14 @@ class Slot(Part, frozen=True):
     takes_token: bool = False
 
 
+class Phase(Part, frozen=True):
+    """Phase of the daemon's work on a request: when it began, in seconds since the request came, and its duration."""
+
+    name: str
+    start: float
+    seconds: float
+
+
 class Prepared(Message):
     """Program of the session: its number in calls, and the specs and tree of its results.
 
@@ -369,6 +377,7 @@ class Prepared(Message):
     saved: float = 0.0  # seconds saved by a hit
     why: str = ""  # why a program was remade
     foreign: tuple[ForeignFunction, ...] = ()
+    phases: tuple[Phase, ...] = ()  # of the work on this request
 
 
 class Found(Message):
