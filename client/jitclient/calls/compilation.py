@@ -26,6 +26,7 @@ from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.where_to_trace import Where
 from jitclient.capture.dump import Capture
+from jitclient.core import timeline
 from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon
 from jitclient.session.failures import TraceFailed
 from jitclient.session.session import Session
@@ -134,7 +135,8 @@ def _made_and_compared(miss: Miss) -> Program:
         return _made_after_failure(miss, failed)
     try:
         with failures_to_capture_error():
-            agreement = agreed(miss, prepared)
+            with timeline.span("compare", miss.wanted.name):
+                agreement = agreed(miss, prepared)
             settle(miss, order_free=agreement.order_free)
             unflatten = miss.own.unflatten()
             program = miss.program(prepared, generation, agreement.capture, unflatten, agreement.functions)

@@ -9,6 +9,7 @@ from jitclient.calls import exit_summary
 from jitclient.calls.identity import explained
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.usage import Got, Local, usage
+from jitclient.core import timeline
 from jitclient.core.notices import print_notice
 from jitclient.core.settings import settings
 from jitclient.errors import JitserverError
@@ -20,6 +21,9 @@ from jitclient.wire.messages import Lookup, Prepared
 
 _log = logging.getLogger("jitclient")
 _MAX_CAUSES = 3
+_FIRST = "the first program of that name"
+_MAX_EXPLAINING = 0.05
+"""Maximum share of a run in which its report asks why programs were made."""
 _printed: set[tuple[str, str]] = set()
 
 
@@ -45,6 +49,8 @@ class CompileLog:
             took.append(f"traced in this process in {labels.seconds(self.traced_seconds)}")
         if prepared.seconds:
             took.append(f"compiled in {labels.seconds(compiled)}")
+        if timeline.current is not None:
+            self._record(timeline.current, session, lookup, prepared)
         if took and session.settings.explain:
             # The call must not fail because the cause is unknown.
             with contextlib.suppress(JitserverError):
@@ -53,14 +59,27 @@ class CompileLog:
             stages = ", ".join(f"{stage} {labels.seconds(seconds)}" for stage, seconds in prepared.seconds.items())
             _log.warning("%s was made on the daemon: %s", program, stages)
 
+    def _record(self, line: timeline.Timeline, session: Session, lookup: Lookup, prepared: Prepared) -> None:
+        record = line.program_here()
+        if record is None:
+            return
+        record.level, record.seconds, record.saved = prepared.level, dict(prepared.seconds), prepared.saved
+        record.why = prepared.why or ("" if self.why is None else _in_one_line(self.why))
+        record.is_traced_each_time = lookup.function_key == ""
+        # The daemon compares the program with all others of the name, which takes long where these are many.
+        if prepared.seconds and not record.why and line.nanoseconds_of("explain") < _MAX_EXPLAINING * line.now():
+            with contextlib.suppress(JitserverError):
+                record.differences = tuple(self._differences(session, lookup))
+
+    def _differences(self, session: Session, lookup: Lookup) -> list[str]:
+        """Return the differences from the nearest program of the name, or one line which says that there is none."""
+        found = explained(session.ask, Explain(lookup, self.wanted.name, self.parts()))
+        return [_FIRST] if found.nearest is None else [str(difference) for difference in found.differences]
+
     def _cause(self, session: Session, lookup: Lookup) -> str:
         if self.why is not None:
             return _in_one_line(self.why)
-        question = Explain(lookup, self.wanted.name, self.parts())
-        found = explained(session.ask, question)
-        if found.nearest is None:
-            return "the first program of that name"
-        causes = [str(difference) for difference in found.differences]
+        causes = self._differences(session, lookup)
         more = [f"and {len(causes) - _MAX_CAUSES} more differences"] if len(causes) > _MAX_CAUSES else []
         return "; ".join(causes[:_MAX_CAUSES] + more)
 
@@ -71,7 +90,8 @@ def of_local_run(name: str, why: Exception) -> Iterator[None]:
     text = _in_one_line(why)
     usage.add_local(Local(name, "run", text))
     start = time.perf_counter()
-    yield
+    with timeline.span("run here", f"{name}: {text}"):
+        yield
     if settings().explain and (name, text) not in _printed:
         _printed.add((name, text))
         print_notice(f"{name} ran in this process, in {labels.seconds(time.perf_counter() - start)}; {text}")

@@ -1,5 +1,6 @@
 """General path of calls: calls of a function that no call plan covers, and its stages one at a time."""
 
+import contextlib
 import functools
 import math
 import sys
@@ -24,6 +25,7 @@ from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_spec
 from jitclient.capture.budget import Budget
 from jitclient.capture.dump import Capture, capture
+from jitclient.core import timeline
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
 from jitclient.errors import (
@@ -41,6 +43,7 @@ from jitclient.jaxside.naming import leaf_names
 from jitclient.jaxside.options import JitOptions, Static
 from jitclient.session import process
 from jitclient.session.session import Session
+from jitclient.wire import labels
 from jitclient.wire.messages import Spec
 
 _Key = tuple[Hashable, tuple[Spec, ...], tuple[tuple[int | str, type, Any], ...], context.Context, Hashable]
@@ -246,7 +249,8 @@ class GeneralPath:
         The `ambient` of the capture names the ambient inputs that the function reads.
         """
         before = self._capture
-        self._capture = fresh = capture(self._fun, extras, True, True, budget)
+        with timeline.span("capture", self._name):
+            self._capture = fresh = capture(self._fun, extras, True, True, budget)
         if before is not None and fresh.function_key != before.function_key and not before.unchanged():
             # Programs without a capture belong to functions that change their captured state. As in JAX, such programs
             # stay.
@@ -326,9 +330,17 @@ class GeneralPath:
 
     def _prepare(self, session: Session, wanted: Specialisation, own: OwnTrace) -> Program:
         context.check_tracing(self._name)
-        program = program_of(session, wanted, self.fresh_capture, own, self.capture_costs)
+        with self._on_timeline(wanted):
+            program = program_of(session, wanted, self.fresh_capture, own, self.capture_costs)
         client_device.notify_once(session.platform)
         return program
+
+    @staticmethod
+    def _on_timeline(wanted: Specialisation) -> contextlib.AbstractContextManager[Any]:
+        line = timeline.current
+        if line is None:
+            return contextlib.nullcontext()
+        return line.program(labels.of_call(wanted.name, wanted.specs), wanted.where)
 
     def _wanted(self, key: _Key) -> Specialisation:
         shape, specs, given, here, _ = key

@@ -25,7 +25,7 @@ from jitclient.capture.budget import Budget
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture
 from jitclient.capture.results.reader import CallbackFunctions, RebuiltObjects
-from jitclient.core import progress
+from jitclient.core import progress, timeline
 from jitclient.core.settings import settings
 from jitclient.errors import CaptureError, CaptureTooSlow
 from jitclient.jaxside import after_fork, context, tree
@@ -166,7 +166,8 @@ class Miss:
         platform, devices = self.backend()
         start = time.perf_counter()
         key = "" if self.captured is None else self.captured.function_key
-        self.own.run(platform, devices, wanted.order, (key, stamp_of(self.inputs)))
+        with timeline.span("trace", wanted.name):
+            self.own.run(platform, devices, wanted.order, (key, stamp_of(self.inputs)))
         self.own.seconds += time.perf_counter() - start
         if wanted.deps is not None and not wanted.deps.still(self.inputs):
             raise InputsChangedError
@@ -174,7 +175,8 @@ class Miss:
     def trace_meanwhile(self) -> None:
         """Run the own trace and lower it, while the daemon works."""
         self.trace()
-        with contextlib.suppress(Exception):  # the comparison raises it again
+        # The comparison raises the exception again.
+        with contextlib.suppress(Exception), timeline.span("lower", self.wanted.name):
             self.own.evidence(self.ref)
 
     def record_change(self, now: Capture) -> None:

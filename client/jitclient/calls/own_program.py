@@ -13,6 +13,7 @@ from jitclient.calls.program import Program
 from jitclient.calls.where_to_trace import Where
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture
+from jitclient.core import timeline
 from jitclient.core.notices import warn
 from jitclient.errors import CaptureError
 from jitclient.jaxside import context, tree
@@ -82,7 +83,8 @@ def _exported(miss: Miss) -> Exported:
         callbacks=own.callbacks_for_people(),
         foreign_functions=own.unreachable_functions(),
     ).raise_if_here()
-    return own.exported(wanted.name)
+    with timeline.span("lower", wanted.name):
+        return own.exported(wanted.name)
 
 
 def _current(miss: Miss) -> Capture | None:

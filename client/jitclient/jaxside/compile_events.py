@@ -8,10 +8,17 @@ from collections.abc import Callable
 from typing import Any
 
 from jitclient.capture.user_code.installed import package_of
+from jitclient.core import timeline
 from jitclient.jaxside import internals, interop
+
+FIND, COMPILE = "find", "compile"
+"""Kinds of the spans of compilations that jax found and made in this process."""
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 _FOUND = "/jax/compilation_cache/compile_time_saved_sec"
+_STEPS = {"/jax/core/compile/jaxpr_trace_duration": "trace", "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower"}
+_MIN_SECONDS = 0.001
+"""Minimum duration of a trace or a lowering that the time line has."""
 
 
 def _take_saved() -> float | None:
@@ -45,8 +52,11 @@ class CompileEvents:
         """Seconds that the found compilations took when they were made, without those of finding them."""
         _take_saved()
 
-    def note(self, event: str, duration_secs: float, **_: str | int) -> None:
+    def note(self, event: str, duration_secs: float, **about: str | int) -> None:
         """Count an event of `jax.monitoring` with a duration."""
+        line, name = timeline.current, str(about.get("fun_name", ""))
+        if line is not None and event in _STEPS:
+            line.add_event(_STEPS[event], duration_secs, name, _MIN_SECONDS)
         if event == _FOUND:
             self._thread.has_found = True
             with self._lock:
@@ -58,13 +68,19 @@ class CompileEvents:
             # The event also follows a compilation that was found.
             if getattr(self._thread, "has_found", False):
                 self._thread.has_found = False
+                if line is not None:
+                    line.add_event(FIND, duration_secs, name)
                 return
             saved = _take_saved()
             if saved is not None:
                 with self._lock:
                     self.found += 1
                     self.saved_seconds += saved - duration_secs
+                if line is not None:
+                    line.add_event(FIND, duration_secs, name)
                 return
+            if line is not None:
+                line.add_event(COMPILE, duration_secs, name)
             # jax must not fail because a function has odd attributes.
             with contextlib.suppress(Exception):
                 self._count(_called_function(sys._getframe(1)), duration_secs)
