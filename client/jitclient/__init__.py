@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from jitclient import errors
+from jitclient.core import first_use
 from jitclient.errors import AddressTaken as AddressTaken
 from jitclient.errors import AmbientInput as AmbientInput
 from jitclient.errors import ArrayBudgetExceeded as ArrayBudgetExceeded
@@ -96,6 +97,15 @@ if not TYPE_CHECKING:
 
 # Before the program's first use of jax, which would allocate the accelerator's memory.
 client_device.pin()
+
+
+def _begin_report() -> None:
+    from jitclient.api import program_end
+
+    program_end.begin_by_environment()
+
+
+first_use.when_used(_begin_report)
 
 
 def __dir__() -> list[str]:

@@ -12,17 +12,18 @@ from jitserver.run import front
 
 @click.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    options_metavar="[--no-jit] [--package NAME ...] [--report[=json]] [--fresh] [--verbose]",
+    options_metavar="[--no-jit] [--package NAME ...] [--report[=FORM]] [--fresh] [--verbose]",
 )
 @click.option("--no-jit", is_flag=True, help="Do not route jax.jit to the daemon.")
 @click.option("--package", "packages", multiple=True, metavar="NAME", help="Also route the jits of this package.")
 # For the help only: click cannot parse an option whose value is optional and attached to it.
 @click.option(
-    "--report[=json]",
+    "--report[=FORM]",
     "_",
     is_flag=True,
     expose_value=False,
-    help="At the exit, print which programs were used, and what ran in this process.",
+    help="At the exit, print which programs were used, and what ran in this process. FORM is json, or a file to write: "
+    "a page (.html), or a trace for Perfetto (.json).",
 )
 @click.option("--fresh", is_flag=True, help="Run the program in a fresh process.")
 @click.option(front.FRESH_REASON.rstrip("="), "reason", hidden=True)
@@ -41,6 +42,9 @@ def run(
     options += [f"{front.FRESH_REASON}{reason}"] if reason is not None else []
     options += [word for name in packages for word in ("--package", name)]
     command = front.parsed([*options, *words])
+    problem = front.problem_of_report(words)
+    if command is None and problem:
+        raise click.UsageError(f"{problem}.")
     unknown = next((word for word in words if word not in front.OPTIONS), "-m")
     if command is None and unknown != "-m":
         raise click.NoSuchOption(unknown)

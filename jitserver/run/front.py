@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from jitclient.api.console_scripts import resolved
+from jitclient.core import report_form
 from jitclient.core.notices import print_notice
 from jitclient.errors import DaemonError, SettingsError
 from jitserver.run import fd_passing, helper_address, process_facts
@@ -19,9 +20,10 @@ from jitserver.run.request import GO, Command, Request, python_options
 
 _ANSWER_SECONDS = 10.0
 _PACKAGE = "--package"
-_REPORTS = {"--report": "text", "--report=json": "json"}
+_REPORT = "--report"
+_REPORT_VARIABLE = "JITSERVER_REPORT"
 _FRESH = "--fresh"
-OPTIONS = ("--no-jit", "--verbose", _FRESH, *_REPORTS, _PACKAGE)
+OPTIONS = ("--no-jit", "--verbose", _FRESH, _REPORT, _PACKAGE)
 """Options of the command."""
 FRESH_REASON = f"{_FRESH}-reason="
 """Option of a run that starts again in a fresh process, which says why."""
@@ -30,10 +32,12 @@ FRESH_REASON = f"{_FRESH}-reason="
 def parsed(words: Sequence[str]) -> Command | None:
     """Parse the words of a command line; return None if they ask for help, or are invalid."""
     given, packages = [], []
-    left, fresh = list(words), ""
-    while left and (left[0] in OPTIONS or left[0].startswith(FRESH_REASON)):
+    left, fresh, report = list(words), "", os.environ.get(_REPORT_VARIABLE, "")
+    while left and (left[0] in OPTIONS or left[0].startswith((FRESH_REASON, f"{_REPORT}="))):
         option = left.pop(0)
-        if option.startswith(_FRESH):
+        if option.startswith(_REPORT):
+            report = option.removeprefix(_REPORT).removeprefix("=") or "text"
+        elif option.startswith(_FRESH):
             fresh = option.removeprefix(FRESH_REASON) if option.startswith(FRESH_REASON) else "--fresh was given"
         elif option != _PACKAGE:
             given.append(option)
@@ -42,14 +46,33 @@ def parsed(words: Sequence[str]) -> Command | None:
     is_module = left[:1] == ["-m"]
     if is_module:
         left.pop(0)
-    if not left or (left[0].startswith("-") and not is_module):
+    if not left or (left[0].startswith("-") and not is_module) or _problem(report):
         return None
     name, *arguments = left
-    report = next((form for option in reversed(given) if (form := _REPORTS.get(option))), "")
     name = name if is_module else resolved(name)
     return Command(
         name, is_module, arguments, "--no-jit" not in given, report, "--verbose" in given, tuple(packages), fresh
     )
+
+
+def problem_of_report(words: Sequence[str]) -> str:
+    """Return why a command line, or the environment, asks for no valid report; empty if it does, or for none."""
+    for word in words:
+        if word.startswith(f"{_REPORT}=") and (problem := _problem(word.removeprefix(f"{_REPORT}="))):
+            return f"{_REPORT}={problem}"
+        if not word.startswith("-"):
+            break
+    problem = _problem(os.environ.get(_REPORT_VARIABLE, ""))
+    return f"{_REPORT_VARIABLE}={problem}" if problem else ""
+
+
+def _problem(form: str) -> str:
+    try:
+        if form:
+            report_form.checked(form)
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def run(command: Command) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from jitclient.capture.graph import set_order
+from jitclient.core import first_use
 from jitclient.core.file_lock import open_lock, try_lock
 from jitclient.core.settings import settings
 from jitclient.jaxside import internals
@@ -47,6 +48,8 @@ def main(path: str, seeded: str = "") -> None:
         path: path of the socket.
         seeded: `helper_address.HAS_SEED` if the hash seed is not the user's own.
     """
+    # A package that it imports may jit functions, and a report is that of a run.
+    first_use.forget()
     run = Helper(helper_address.address_of(path), seeded == helper_address.HAS_SEED).serve()
     if run is None:
         os._exit(0)

@@ -8,6 +8,15 @@ import jitclient
 from jitclient.api import kernels, program_end
 from jitclient.api.console_scripts import resolved
 from jitclient.api.run_as_main import run_module, run_script
+from jitclient.core import report_form
+from jitclient.errors import SettingsError
+
+
+def _form(value: str) -> str:
+    try:
+        return report_form.checked(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 class _Parser(argparse.ArgumentParser):
@@ -19,7 +28,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         "python -m jitclient",
-        usage="%(prog)s [--no-jit] [--package NAME ...] [--report[=json]] (script | -m module) [argument ...]",
+        usage="%(prog)s [--no-jit] [--package NAME ...] [--report[=FORM]] (script | -m module) [argument ...]",
         description="Run a program after jitclient.install(): its jitted functions run on the daemon.",
         allow_abbrev=False,
     )
@@ -29,12 +38,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--report",
-        action="store_const",
-        const="text",
-        help="at exit, print which programs were used, and what ran in this process",
-    )
-    parser.add_argument(
-        "--report=json", dest="report", action="store_const", const="json", help="print the report as a line of JSON"
+        metavar="[=FORM]",
+        type=_form,
+        help="at exit, print which programs were used, and what ran in this process; with =json, as a line of JSON; "
+        "with =FILE.html, write a page that draws the run; with =FILE.json, a trace for Perfetto",
     )
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, help="run a module, as python -m does")
     parser.add_argument(
@@ -44,6 +51,18 @@ def _parser() -> argparse.ArgumentParser:
         "its arguments",
     )
     return parser
+
+
+def _with_forms(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with `--report` as `--report=text`: argparse would take the program for its value."""
+    words, is_value = list(arguments), False
+    for number, word in enumerate(words):
+        if word == "--report" and not is_value:
+            words[number] = "--report=text"
+        if word.startswith("-m") or not (word.startswith("-") or is_value):
+            break
+        is_value = word == "--package" and not is_value
+    return words
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,13 +75,16 @@ def main(arguments: Sequence[str]) -> int:
         SystemExit: the program raised it, or the arguments are invalid.
     """
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(_with_forms(arguments))
     named, run = (options.script, run_script) if options.module is None else (options.module, run_module)
     if not named:
         parser.error("no program given")
     name = named[0] if options.module is not None else resolved(named[0])
     # Register first so that it runs last: exit handlers run in reverse order.
-    program_end.begin(name, options.module is not None, options.report, options.package)
+    try:
+        program_end.begin(name, options.module is not None, options.report or "", options.package)
+    except SettingsError as error:
+        parser.error(str(error))
     if not options.no_jit:
         jitclient.install(options.package)
         kernels.run_under_jitclient(options.package)

@@ -1,9 +1,25 @@
-"""End of a program that jitclient runs: a report if the user asked for one, or else the line of `exit_summary`."""
+"""End of a program that uses jitclient: a report if the user asked for one, or else the line of `exit_summary`."""
 
 import functools
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 
 from jitclient.calls import exit_summary
+from jitclient.core import import_times, report_form, timeline
+from jitclient.core.settings import settings
+
+_VARIABLE = "JITSERVER_REPORT"
+
+
+def begin_by_environment() -> None:
+    """Prepare for the end of a program that runs under plain `python`, if JITSERVER_REPORT asks for a report.
+
+    Raises:
+        SettingsError: the value of JITSERVER_REPORT, or of another variable, is invalid.
+    """
+    form = settings().report if os.environ.get(_VARIABLE) else ""
+    if form:
+        exit_summary.begin_reported(lambda name: _report(form, name, (), None, ""))
 
 
 def begin(
@@ -19,14 +35,33 @@ def begin(
     Args:
         name: path of a script, or name of a module.
         is_module: whether `name` is a module.
-        form: "text" or "json" for a report; empty for none.
+        form: "text", "json", or a file for a report; if empty, JITSERVER_REPORT decides.
         packages: the installed packages whose jits run on the daemon.
         preloaded: how many modules a helper has imported, and the seconds that this took; None without a helper.
         why_fresh: why a run has no helper; empty if it has one, or is not `jitserver run`.
+
+    Raises:
+        SettingsError: the value of JITSERVER_REPORT, or of another variable, is invalid.
     """
-    report = None
-    if form:
+    # A notebook has no report: Jupyter's program has one.
+    if not form and os.environ.get(_VARIABLE) and name != exit_summary.KERNEL:
+        form = settings().report
+    report = _report(form, f"-m {name}" if is_module else name, packages, preloaded, why_fresh) if form else None
+    exit_summary.begin_program(name, is_module, report)
+
+
+def _report(
+    form: str, name: str, packages: Sequence[str], preloaded: tuple[int, float] | None, why_fresh: str
+) -> Callable[[], None]:
+    """Return the function that makes the report, and begin the time line if the report is written to a file."""
+    if not report_form.is_file(form):
         from jitclient.api.report import print_report  # loads msgspec
 
-        report = functools.partial(print_report, form, packages, preloaded, why_fresh)
-    exit_summary.begin_program(name, is_module, report)
+        return functools.partial(print_report, form, packages, preloaded, why_fresh)
+    # Loaded now: at the exit, the program may have changed where modules are found.
+    from jitclient.api.report_file import write_report
+
+    line = timeline.begin()
+    import_times.observe()
+    # The program may change the working directory.
+    return functools.partial(write_report, os.path.abspath(form), line, name, packages, preloaded, why_fresh)

@@ -10,6 +10,7 @@ from typing import Any
 
 from jitclient.calls import decorator, early_start
 from jitclient.capture.user_code.installed import is_user_module
+from jitclient.core import first_use
 from jitclient.core.tracebacks import api_boundary
 from jitclient.jaxside import compilation_cache, interop
 from jitclient.profiles import observer
@@ -73,6 +74,7 @@ def install(packages: Iterable[str] = ()) -> Installed:
     if isinstance(packages, str):
         raise TypeError(f"packages must be an iterable of names, not one name. Pass [{packages!r}]")
     if not process.inside_daemon:
+        first_use.note()
         compilation_cache.keep_compilations()
         early_start.start_with_jax()
         observer.observe()

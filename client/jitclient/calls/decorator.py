@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 from jitclient.calls import early_start
 from jitclient.calls.deps import Deps
 from jitclient.calls.remote_function import P, R, RemoteFunction
+from jitclient.core import first_use
 from jitclient.core.tracebacks import api_boundary
 from jitclient.jaxside import own_jax
 from jitclient.jaxside.options import JitOptions
@@ -133,6 +134,7 @@ def _jitted(
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun!r}")
     if not process.inside_daemon:
+        first_use.note()
         own_jax.configure()
         early_start.start_with_jax()
         observer.observe()

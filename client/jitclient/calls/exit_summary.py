@@ -49,6 +49,21 @@ def begin() -> None:
         _begin(script(), "jitserver run --report", None)
 
 
+def begin_reported(report: Callable[[str], Callable[[], None]]) -> None:
+    """Summarize this process by a report, unless its summary has begun.
+
+    A process that `multiprocessing` started has none, which could replace that of its parent.
+
+    Args:
+        report: takes the name of the program, and returns a function that prints or writes the report.
+    """
+    if _pid is None:
+        name = script()
+        make = report(name)
+        # Asked at the exit: a child does not know of its parent yet when it imports the parent's `__main__`.
+        _begin(name, "JITSERVER_REPORT", lambda: None if _is_child() else make())
+
+
 def _begin(name: str, details: str, report: Callable[[], None] | None) -> None:
     global _pid
     _pid = os.getpid()
@@ -143,11 +158,15 @@ def _at_exit(name: str, details: str, report: Callable[[], None] | None) -> None
 
 
 def _says_line(ended: "ProgramStats") -> bool:
-    processes = sys.modules.get("multiprocessing.process")
-    is_child = processes is not None and processes.parent_process() is not None
     # Workers of other libraries, such as pytest-xdist, share stderr with the user's program, but not stdin.
     is_interactive = notices.is_terminal() and os.isatty(0)
-    return ended.saved >= _MIN_SECONDS and is_interactive and not is_child and not settings().quiet
+    return ended.saved >= _MIN_SECONDS and is_interactive and not _is_child() and not settings().quiet
+
+
+def _is_child() -> bool:
+    """Return whether `multiprocessing` started this process."""
+    processes = sys.modules.get("multiprocessing.process")
+    return processes is not None and processes.parent_process() is not None
 
 
 def _after_fork() -> None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
+from jitclient.core import report_form
 from jitclient.errors import SettingsError
 
 BOOLEANS = {
@@ -41,6 +42,8 @@ class Settings:
             daemon sends a sign every second (default: 60).
         quiet: JITSERVER_QUIET: whether no line at the exit says what was saved (default: no).
         stats: JITSERVER_STATS: whether a program's figures are recorded at its exit (default: yes).
+        report: JITSERVER_REPORT: the report at a program's exit: `text` or `json`, or a file whose name ends in .html
+            or .json (default: none).
     """
 
     address: str | None = None
@@ -55,6 +58,7 @@ class Settings:
     timeout: float = 60.0
     quiet: bool = False
     stats: bool = True
+    report: str = ""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
@@ -76,6 +80,7 @@ class Settings:
             timeout=_seconds(environment, "JITSERVER_TIMEOUT", "60"),
             quiet=_boolean(environment, "JITSERVER_QUIET", default="0"),
             stats=_boolean(environment, "JITSERVER_STATS"),
+            report=_report(environment, "JITSERVER_REPORT"),
         )
 
 
@@ -101,6 +106,14 @@ def _seconds(environment: Mapping[str, str], name: str, default: str) -> float:
     if not 0 < seconds < 1e6:
         raise SettingsError(f"{name}={text!r}: expected a number of seconds")
     return seconds
+
+
+def _report(environment: Mapping[str, str], name: str) -> str:
+    value = environment.get(name, "")
+    try:
+        return report_form.checked(value) if value else ""
+    except ValueError as error:
+        raise SettingsError(f"{name}={error}") from None
 
 
 def _absolute(environment: Mapping[str, str], name: str) -> str | None:

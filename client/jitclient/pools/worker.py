@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
+from jitclient.core import first_use
 from jitclient.core.settings import settings
 from jitclient.core.threads import Thread
 from jitclient.pools import outcomes, pickling
@@ -50,6 +51,8 @@ _PATIENCE = 10
 
 def run() -> None:
     """Run tasks until the driver has no more of them, or is gone."""
+    # The report of JITSERVER_REPORT is the driver's.
+    first_use.forget()
     frames = _take_standard_streams()
     _become_program()
     frames.send(Hello(os.getpid(), socket.gethostname(), dict(installed())))

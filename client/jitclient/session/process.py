@@ -7,6 +7,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
+from jitclient.core import first_use, timeline
 from jitclient.core.settings import Settings, settings
 from jitclient.core.tracebacks import api_boundary
 
@@ -77,9 +78,16 @@ def connect(address: str | None = None, *, timeout: float | None = None) -> "Ses
 
 def _new_session(chosen: Settings) -> "Session":
     # Imported late: loads rpyc and msgspec, which most imports do not need.
-    from jitclient.session.session import Session
+    if not inside_daemon:
+        first_use.note()
+    if timeline.current is None:
+        from jitclient.session.session import Session
 
-    made = Session(chosen)
+        made = Session(chosen)
+    else:
+        from jitclient.session.timed_session import TimedSession
+
+        made = TimedSession(chosen)
     _sessions.add(made)
     return made
 

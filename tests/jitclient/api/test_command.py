@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from jitclient.api import command
+
 from .programs import Program
 from .test_run_as_main import jitclient
 
@@ -12,6 +14,7 @@ WRONG = {
     "no program": ("--report",),
     "no module": ("-m",),
     "abbreviation": ("--rep", "program.py"),
+    "unknown suffix": ("--report=run.txt", "program.py"),
 }
 
 
@@ -27,6 +30,22 @@ def test_a_wrong_command_line_is_one_line_and_status_2(wrong: str, tmp_path: Pat
     out, err, status = run("print('ran')", tmp_path, *WRONG[wrong])
     assert (out, status, err.count("\n")) == ("", 2, 1)
     assert err.startswith("python -m jitclient: ")
+
+
+def test_a_report_never_takes_the_program_for_its_form() -> None:
+    words = ["--package", "--report", "--report", "program.py", "--report"]
+    assert command._with_forms(words) == ["--package", "--report", "--report=text", "program.py", "--report"]
+    assert command._with_forms(["--report", "-m", "a", "--report"]) == ["--report=text", "-m", "a", "--report"]
+    assert command._with_forms(["--report"]) == ["--report=text"]
+
+
+@pytest.mark.slow
+def test_a_variable_with_another_suffix_is_a_usage_error(tmp_path: Path) -> None:
+    program = Program("print('ran')", env={"JITSERVER_REPORT": "run.txt"})
+    program.write(tmp_path)
+    out, err, status = program.run(tmp_path, jitclient)
+    assert (out, status) == (b"", 2)
+    assert b"JITSERVER_REPORT='run.txt': expected 'text', 'json', or a file whose name ends in .html or .json" in err
 
 
 @pytest.mark.slow

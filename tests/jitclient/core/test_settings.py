@@ -34,6 +34,12 @@ def test_what_is_verified(verify: str) -> None:
         Settings.from_environment({"JITSERVER_VERIFY": "1"})
 
 
+@pytest.mark.parametrize("form", ["text", "json", "run.html", "/a/run.json"])
+def test_the_report(form: str) -> None:
+    assert Settings.from_environment({"JITSERVER_REPORT": form}).report == form
+    assert Settings.from_environment({"JITSERVER_REPORT": ""}).report == ""
+
+
 def test_the_timeout() -> None:
     assert Settings().timeout == 60
     assert Settings.from_environment({"JITSERVER_TIMEOUT": "2.5"}).timeout == 2.5
@@ -42,7 +48,7 @@ def test_the_timeout() -> None:
             Settings.from_environment({"JITSERVER_TIMEOUT": wrong})
 
 
-NAMES = ("AUTOSTART", "CLIENT_CACHE", "CLIENT_DEVICE", "EXPLAIN", "FALLBACK", "PROGRESS", "TIMEOUT", "VERIFY")
+NAMES = ("AUTOSTART", "CLIENT_CACHE", "CLIENT_DEVICE", "EXPLAIN", "FALLBACK", "PROGRESS", "REPORT", "TIMEOUT", "VERIFY")
 
 
 @pytest.mark.parametrize("name", [f"JITSERVER_{name}" for name in NAMES])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jitserver.run.front import parsed
+from jitserver.run.front import parsed, problem_of_report
 from jitserver.run.request import Command
 
 HEAVY = ("click", "rpyc", "jax", "numpy", "msgspec", "rich", "platformdirs", "asyncio", "subprocess", "inspect")
@@ -20,6 +20,7 @@ PARSED = {
     ),
     ("--report=json", "a.py", "--report"): Command("a.py", False, ["--report"], report="json"),
     ("--report", "--report=json", "a.py"): Command("a.py", False, [], report="json"),
+    ("--report=a/run.html", "--report=run.json", "a.py"): Command("a.py", False, [], report="run.json"),
     ("--report=html", "a.py"): None,
     ("--package",): None,
     ("--package", "a"): None,
@@ -33,6 +34,15 @@ PARSED = {
 @pytest.mark.parametrize("words", PARSED, ids=" ".join)
 def test_words(words: tuple[str, ...]) -> None:
     assert parsed(words) == PARSED[words]
+
+
+def test_the_variable_counts_without_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JITSERVER_REPORT", "run.html")
+    assert parsed(["a.py"]) == Command("a.py", False, [], report="run.html")
+    assert parsed(["--report=json", "a.py"]) == Command("a.py", False, [], report="json")
+    monkeypatch.setenv("JITSERVER_REPORT", "run.txt")
+    assert parsed(["a.py"]) is None
+    assert problem_of_report(["a.py", "--report=html"]).startswith("JITSERVER_REPORT='run.txt': expected")
 
 
 def test_it_imports_nothing_heavy() -> None:
@@ -52,7 +62,9 @@ def test_help_and_mistakes_are_those_of_all_commands(warm: Any) -> None:
     assert "--no-jit" in jitserver(warm, "run", "--help").stdout
     assert "\n  run " in jitserver(warm, "--help").stdout
     mistakes = {("--nonsense", "a.py"): "No such option '--nonsense'", ("-",): "No such option '-'"}
-    mistakes["--report", "--report=html", "a.py"] = "No such option '--report=html'"
+    mistakes["--report", "--report=html", "a.py"] = (
+        "--report='html': expected 'text', 'json', or a file whose name ends"
+    )
     for words in ((), ("-m",), ("--package", "a")):
         mistakes[words] = "There is no program to run."
     for words, says in mistakes.items():
