@@ -64,4 +64,4 @@ def _report(
     line = timeline.begin()
     import_times.observe()
     # The program may change the working directory.
-    return functools.partial(write_report, os.path.abspath(form), line, name, packages, preloaded, why_fresh)
+    return functools.partial(write_report, exit_summary.absolute(form), line, name, packages, preloaded, why_fresh)

@@ -35,11 +35,14 @@ def write_report(
         why_fresh: why a run has no helper; empty if it has one, or is not `jitserver run`.
     """
     report = report_of(usage, compile_events, packages, preloaded, why_fresh)
-    record = record_of(line, name, report, compilation_cache.own() is not None)
     try:
+        record = record_of(line, name, report, compilation_cache.own() is not None)
         _replace(path, encoded(record, path))
     except OSError as error:
         print_notice(f"the report {path} was not written ({error.strerror or error}). Name a file that you may write.")
+    # The program has ended: a mistake of ours must not look like one of the program.
+    except Exception as error:
+        print_notice(f"the report {path} was not written ({type(error).__name__}: {error}). Please report this.")
     else:
         saved = f"{labels.seconds(max(0.0, report.saved_seconds))} saved"
         print_notice(f"{saved}, {record.found} found, {record.made} made; report: {path}")

@@ -126,7 +126,7 @@ def record_of(line: Timeline, name: str, report: Report, keeps_compilations: boo
     found = sum(program.level not in ("", *_MADE) for program in line.programs)
     pid = os.getpid()
     return RunRecord(
-        name=name,
+        name=_text(name),
         pid=pid,
         # A daemon on another machine may have the same number.
         daemon=line.daemon if line.daemon not in (None, pid) else 0,
@@ -168,7 +168,7 @@ def _piece(lane: int, depth: int, span: Span) -> Piece:
 def _item(record: ProgramRecord, waited: int) -> ProgramItem:
     return ProgramItem(
         program=record.label,
-        where=record.where,
+        where=_text(record.where),
         level=record.level or "here",
         why=record.why,
         differences=record.differences,
@@ -181,6 +181,11 @@ def _item(record: ProgramRecord, waited: int) -> ProgramItem:
         sent=record.sent,
         received=record.received,
     )
+
+
+def _text(path: str) -> str:
+    """Return a path as text that can be encoded: its bytes may be no UTF-8."""
+    return path.encode(errors="backslashreplace").decode()
 
 
 def _skipped(

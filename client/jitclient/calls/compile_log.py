@@ -24,6 +24,8 @@ _MAX_CAUSES = 3
 _FIRST = "the first program of that name"
 _MAX_EXPLAINING = 0.05
 """Maximum share of a run in which its report asks why programs were made."""
+_ALWAYS_EXPLAINED_SECONDS = 1.0
+_NOT_ASKED = "the daemon was not asked why, as its answers took too long"
 _printed: set[tuple[str, str]] = set()
 
 
@@ -66,10 +68,15 @@ class CompileLog:
         record.level, record.seconds, record.saved = prepared.level, dict(prepared.seconds), prepared.saved
         record.why = prepared.why or ("" if self.why is None else _in_one_line(self.why))
         record.is_traced_each_time = lookup.function_key == ""
+        if not prepared.seconds or record.why:
+            return
         # The daemon compares the program with all others of the name, which takes long where these are many.
-        if prepared.seconds and not record.why and line.nanoseconds_of("explain") < _MAX_EXPLAINING * line.now():
+        is_slow = time.perf_counter() - self.wanted.since > _ALWAYS_EXPLAINED_SECONDS
+        if is_slow or line.nanoseconds_of("explain") < _MAX_EXPLAINING * line.now():
             with contextlib.suppress(JitserverError):
                 record.differences = tuple(self._differences(session, lookup))
+        else:
+            record.differences = (_NOT_ASKED,)
 
     def _differences(self, session: Session, lookup: Lookup) -> list[str]:
         """Return the differences from the nearest program of the name, or one line which says that there is none."""

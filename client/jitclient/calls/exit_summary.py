@@ -39,7 +39,7 @@ def begin_program(name: str, is_module: bool, report: Callable[[], None] | None)
         is_module: whether `name` is a module.
         report: prints a report in place of the line, if given.
     """
-    started = f"-m {name}" if is_module else _absolute(name)
+    started = f"-m {name}" if is_module else absolute(name)
     _begin(_notebook() if started == f"-m {KERNEL}" else started, "--report", report)
 
 
@@ -117,7 +117,7 @@ def script() -> str:
     if isinstance(name, str) and name != "__main__":
         return f"-m {name.removesuffix('.__main__')}"
     if isinstance(file, str):
-        return _absolute(file)
+        return absolute(file)
     if "ipykernel" in sys.modules:
         return _notebook()
     return "python -c" if sys.argv[:1] == ["-c"] else "python"
@@ -128,7 +128,8 @@ def _notebook() -> str:
     return os.environ.get("JPY_SESSION_NAME") or "notebook"
 
 
-def _absolute(path: str) -> str:
+def absolute(path: str) -> str:
+    """Return the absolute path, or the path as it is without a working directory."""
     # The working directory may be deleted.
     with contextlib.suppress(OSError):
         return os.path.abspath(path)

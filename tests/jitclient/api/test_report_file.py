@@ -35,6 +35,15 @@ def test_the_suffix_decides() -> None:
     assert report_file.encoded(record(), "a.json").startswith(b"{")
 
 
+def test_a_mistake_of_ours_is_one_notice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report_file, "record_of", lambda *_: 1 / 0)
+    write(tmp_path / "run.html")
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.endswith("run.html was not written (ZeroDivisionError: division by zero). Please report this.")
+
+
 def test_a_file_that_cannot_be_written_is_one_notice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "run.html").mkdir()
     for path, why in (

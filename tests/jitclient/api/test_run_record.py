@@ -76,6 +76,13 @@ def test_a_program_that_could_not_be_made_runs_here() -> None:
     assert (found.programs[2].level, found.programs[2].why, found.made) == ("here", "no", 1)
 
 
+def test_a_path_need_not_be_text() -> None:
+    line, _ = made_run()
+    line.programs[0].where = "a\udcff.py:1"
+    found = record_of(line, "a\udcff.py", report_of(Usage(), CompileEvents()), True)
+    assert (found.name, found.programs[0].where) == ("a\\udcff.py", "a\\udcff.py:1")
+
+
 def test_nothing_is_computed_from_a_part_of_the_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     line, _ = made_run()
     monkeypatch.setattr(timeline, "MAX_SPANS", len(line.spans))

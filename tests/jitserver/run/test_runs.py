@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -253,6 +254,18 @@ def test_a_report_is_json_for_programs(warm: Any) -> None:
     assert (found["saved_seconds"], found["programs"], found["jax"]) == (0.0, [], None)
     assert found["imports"]["modules"] > 100
     assert found["imports"]["seconds"] > 0
+
+
+def test_a_report_in_a_file_is_that_of_the_run(warm: Any) -> None:
+    source = "import numpy, sys; sys.exit(3)"
+    done = warm.run("--report=run.json", warm.script(source))
+    assert (done.returncode, done.stdout) == (3, "")
+    [line] = done.stderr.splitlines()
+    path = Path(line.partition("report: ")[2])
+    assert path.name == "run.json"
+    found = json.loads(path.read_text())["otherData"]
+    assert found["report"]["imports"]["modules"] > 100
+    assert (found["programs"], found["dropped"]) == ([], 0)
 
 
 def test_a_run_on_a_terminal_says_at_its_end_what_was_saved(warm: Any) -> None:

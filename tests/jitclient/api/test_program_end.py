@@ -1,0 +1,71 @@
+"""Which report a program has at its end: that of the option, of the variable, or none."""
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from jitclient.api import program_end
+from jitclient.calls import exit_summary
+from jitclient.core import timeline
+from jitclient.core.settings import settings
+from jitclient.errors import SettingsError
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None] | None]]:
+    """The reports of the programs that begin."""
+    found: list[Callable[[], None] | None] = []
+    monkeypatch.setattr(exit_summary, "begin_program", lambda name, is_module, report: found.append(report))
+    monkeypatch.setattr(timeline, "current", None)
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    settings.cache_clear()
+    yield found
+    settings.cache_clear()
+
+
+def test_the_option_comes_before_the_variable(
+    begun: list[Callable[[], None] | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JITSERVER_REPORT", "run.html")
+    program_end.begin("a.py", False, "json", ())
+    assert begun != [None]
+    assert timeline.current is None
+    program_end.begin("a.py", False, "", ())
+    assert timeline.current is not None
+
+
+def test_without_either_there_is_none(begun: list[Callable[[], None] | None]) -> None:
+    program_end.begin("a.py", False, "", ())
+    assert begun == [None]
+    assert timeline.current is None
+
+
+def test_a_kernel_of_a_notebook_has_none_by_the_variable(
+    begun: list[Callable[[], None] | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JITSERVER_REPORT", "run.html")
+    program_end.begin(exit_summary.KERNEL, True, "", ())
+    assert begun == [None]
+
+
+def test_a_file_is_that_of_the_working_directory_at_the_start(
+    begun: list[Callable[[], None] | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program_end.begin("a.py", False, "run.json", ())
+    monkeypatch.chdir("/")
+    [report] = begun
+    assert report is not None
+    report()
+    assert [each.name for each in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_another_value_of_the_variable_is_an_error(
+    begun: list[Callable[[], None] | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JITSERVER_REPORT", "run.txt")
+    with pytest.raises(SettingsError, match=r"JITSERVER_REPORT='run\.txt'"):
+        program_end.begin("a.py", False, "", ())
+    assert begun == []
