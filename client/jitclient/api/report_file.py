@@ -10,7 +10,7 @@ from jitclient.api.report import report_of
 from jitclient.api.run_record import RunRecord, record_of
 from jitclient.calls.usage import usage
 from jitclient.core.notices import print_notice
-from jitclient.core.timeline import Timeline
+from jitclient.core.spans import Timeline
 from jitclient.jaxside import compilation_cache
 from jitclient.jaxside.compile_events import compile_events
 from jitclient.wire import labels

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from jitclient.api.report import Report
-from jitclient.core.timeline import ProgramRecord, Span, Timeline, nested
+from jitclient.core.spans import ProgramRecord, Span, Timeline, nested
 from jitclient.jaxside.compile_events import COMPILE
 
 _MADE = ("made", "remade")

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from jitclient.calls import exit_summary
 from jitclient.calls.identity import explained
@@ -18,6 +19,9 @@ from jitclient.session.session import Session
 from jitclient.wire import labels
 from jitclient.wire.explaining import Explain
 from jitclient.wire.messages import Lookup, Prepared
+
+if TYPE_CHECKING:
+    from jitclient.core.spans import Timeline
 
 _log = logging.getLogger("jitclient")
 _MAX_CAUSES = 3
@@ -61,7 +65,7 @@ class CompileLog:
             stages = ", ".join(f"{stage} {labels.seconds(seconds)}" for stage, seconds in prepared.seconds.items())
             _log.warning("%s was made on the daemon: %s", program, stages)
 
-    def _record(self, line: timeline.Timeline, session: Session, lookup: Lookup, prepared: Prepared) -> None:
+    def _record(self, line: "Timeline", session: Session, lookup: Lookup, prepared: Prepared) -> None:
         record = line.program_here()
         if record is None:
             return

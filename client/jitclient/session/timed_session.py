@@ -5,7 +5,7 @@ from typing import Any
 
 from jitclient.core import timeline
 from jitclient.core.settings import Settings
-from jitclient.core.timeline import ProgramRecord, Timeline
+from jitclient.core.spans import ProgramRecord, Timeline
 from jitclient.session.session import Session
 from jitclient.wire.array_transport import HostArray, nbytes_of
 from jitclient.wire.connection import ClientConnection

@@ -3,7 +3,7 @@
 from jitclient.api.report import report_of
 from jitclient.api.run_record import RunRecord, record_of
 from jitclient.calls.usage import Got, Usage
-from jitclient.core.timeline import Timeline
+from jitclient.core.spans import Timeline
 from jitclient.jaxside.compile_events import CompileEvents
 
 MILLISECOND = 1_000_000

@@ -5,8 +5,8 @@ import pytest
 from jitclient.api.report import report_of
 from jitclient.api.run_record import Lane, RunRecord, SecondRun, record_of
 from jitclient.calls.usage import Usage
-from jitclient.core import timeline
-from jitclient.core.timeline import Timeline
+from jitclient.core import spans
+from jitclient.core.spans import Timeline
 from jitclient.jaxside.compile_events import COMPILE, CompileEvents
 
 from .run_records import MILLISECOND, made_run, record
@@ -85,7 +85,7 @@ def test_a_path_need_not_be_text() -> None:
 
 def test_nothing_is_computed_from_a_part_of_the_spans(monkeypatch: pytest.MonkeyPatch) -> None:
     line, _ = made_run()
-    monkeypatch.setattr(timeline, "MAX_SPANS", len(line.spans))
+    monkeypatch.setattr(spans, "MAX_SPANS", len(line.spans))
     line.add("trace", 0, 1)
     found = of(line)
     assert (found.second_run, found.dropped) == (None, 1)

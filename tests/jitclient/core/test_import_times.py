@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jitclient.core import import_times, timeline
-from jitclient.core.timeline import Timeline
+from jitclient.core.spans import Timeline
 
 
 @pytest.fixture
