@@ -7,6 +7,7 @@ import sys
 
 import click
 
+from jitserver.cli.programs import parsed
 from jitserver.run import front
 
 
@@ -27,10 +28,17 @@ from jitserver.run import front
 )
 @click.option("--fresh", is_flag=True, help="Run the program in a fresh process.")
 @click.option(front.FRESH_REASON.rstrip("="), "reason", hidden=True)
+@click.option(front.RECORD.rstrip("="), "record", hidden=True)
 @click.option("--verbose", is_flag=True, help="Print why the program runs in a fresh process, if it does.")
 @click.argument("words", metavar="(script.py | script | -m module) [argument ...]", nargs=-1, type=click.UNPROCESSED)
 def run(
-    no_jit: bool, packages: tuple[str, ...], fresh: bool, reason: str | None, verbose: bool, words: tuple[str, ...]
+    no_jit: bool,
+    packages: tuple[str, ...],
+    fresh: bool,
+    reason: str | None,
+    record: str | None,
+    verbose: bool,
+    words: tuple[str, ...],
 ) -> None:
     """Run a program, unchanged, with its jits on the daemon.
 
@@ -40,15 +48,8 @@ def run(
     given = {"--no-jit": no_jit, "--fresh": fresh, "--verbose": verbose}
     options = [option for option, is_given in given.items() if is_given]
     options += [f"{front.FRESH_REASON}{reason}"] if reason is not None else []
+    options += [f"{front.RECORD}{record}"] if record is not None else []
     options += [word for name in packages for word in ("--package", name)]
-    command = front.parsed([*options, *words])
-    problem = front.problem_of_report(words)
-    if command is None and problem:
-        raise click.UsageError(f"{problem}.")
-    unknown = next((word for word in words if word not in front.OPTIONS), "-m")
-    if command is None and unknown != "-m":
-        raise click.NoSuchOption(unknown)
-    if command is None:
-        raise click.UsageError("There is no program to run.")
+    command = parsed([*options, *words])
     sys.stdout.flush()
     front.run(command)

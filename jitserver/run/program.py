@@ -4,7 +4,7 @@ import ctypes
 import signal
 import sys
 
-from jitserver.run import compilations, history
+from jitserver.run import compilations, history, record
 from jitserver.run.request import Command
 
 
@@ -25,6 +25,8 @@ def run(command: Command, interpreter: str, preloaded: tuple[int, float] | None 
     from jitclient.api import kernels, program_end, run_as_main
 
     history.note_at_exit()
+    if command.record:
+        record.begin(command.record, command.packages, preloaded, why_fresh)
     program_end.begin(command.name, command.is_module, command.report, command.packages, preloaded, why_fresh)
     if command.jit:
         from jitclient.api.switch import install

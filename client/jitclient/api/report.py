@@ -71,15 +71,19 @@ class Report(msgspec.Struct):
     imports: ImportsRow | None = None
 
 
+def json_report(packages: Collection[str] = (), preloaded: tuple[int, float] | None = None, why_fresh: str = "") -> str:
+    """Return the report of this process until now, as one line of JSON; `report_of` has the arguments."""
+    return msgspec.json.encode(report_of(usage, compile_events, packages, preloaded, why_fresh)).decode()
+
+
 def print_report(
     form: str, packages: Collection[str], preloaded: tuple[int, float] | None, why_fresh: str = ""
 ) -> None:
     """Print the report on stderr, as lines of text, or with the form "json" as one line of JSON."""
-    made = report_of(usage, compile_events, packages, preloaded, why_fresh)
     if form == "json":
-        print_line(msgspec.json.encode(made).decode())
+        print_line(json_report(packages, preloaded, why_fresh))
     else:
-        for line in lines(made):
+        for line in lines(report_of(usage, compile_events, packages, preloaded, why_fresh)):
             print_notice(line)
 
 
