@@ -2,6 +2,7 @@
 
 JitserverError
 ├── SettingsError (ValueError)         a JITSERVER_* variable, or JAX_PLATFORMS, has an invalid value
+├── MissingPackage (ImportError)       a command needs a package that is not installed
 ├── CaptureError (TypeError)           a function cannot be captured, or a capture cannot be loaded
 │   ├── AmbientInput                   a function reads something outside Python's objects (a file, the environment)
 │   └── CaptureTooSlow                 a capture took longer than a trace in each process does
@@ -38,6 +39,10 @@ class JitserverError(Exception):
 
 class SettingsError(JitserverError, ValueError):
     """Invalid value of a setting; the message names the variable and its valid values."""
+
+
+class MissingPackage(JitserverError, ImportError):  # noqa: N818
+    """Lack of a package that a command needs; the message says how to install it."""
 
 
 class CaptureError(JitserverError, TypeError):

@@ -33,6 +33,7 @@ _COMMANDS = {
     "stop": "lifecycle",
     "top": "top",
     "uninstall": "install",
+    "warm": "warm",
 }
 
 

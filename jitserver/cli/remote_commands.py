@@ -19,7 +19,17 @@ COMMAND_LINE = "jitserver.words"
 """Key in a context's `meta` of the command line's words, without the name of the program."""
 
 _OPTION = "--address"
-_LOCAL_COMMANDS = ("connect-stdio", "demo", "doctor", "pool-worker", "profile", "run", "serve", "stats")
+_LOCAL_COMMANDS = (
+    "connect-stdio",
+    "demo",
+    "doctor",
+    "pool-worker",
+    "profile",
+    "run",
+    "serve",
+    "stats",
+    "warm",
+)
 """Commands that run on this machine, whatever the address is."""
 
 _SSH_FAILED, _NO_SUCH_COMMAND = 255, 127
