@@ -34,6 +34,7 @@ _COMMANDS = {
     "top": "top",
     "uninstall": "install",
     "warm": "warm",
+    "watch": "watch",
 }
 
 

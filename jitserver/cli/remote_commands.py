@@ -29,6 +29,7 @@ _LOCAL_COMMANDS = (
     "serve",
     "stats",
     "warm",
+    "watch",
 )
 """Commands that run on this machine, whatever the address is."""
 

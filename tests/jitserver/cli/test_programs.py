@@ -8,12 +8,13 @@ from click.testing import Result
 Here = Callable[..., Result]
 
 
-@pytest.mark.parametrize("command", ["warm"])
+@pytest.mark.parametrize("command", ["warm", "watch"])
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ([], "There is no program to run."),
         (["-m"], "There is no program to run."),
+        (["--package", "numpyro"], "There is no program to run."),
         (["--no-such-option", "x.py"], "No such option"),
         (["missing.py"], "There is no program 'missing.py'."),
         (["missing.ipynb"], "There is no program 'missing.ipynb'."),
