@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from jitserver.runner.watching import Watch
+
 watchfiles = pytest.importorskip("watchfiles", reason="NOT RUN: needs watchfiles")
 
 pytestmark = pytest.mark.slow
@@ -148,6 +150,23 @@ def test_sigterm_ends_the_run(folder: Any) -> None:
     assert process.wait() == -signal.SIGINT
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+DEAF = """
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_a_run_that_ignores_ctrl_c_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", DEAF], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        Watch(["train.py"], "train.py", 50, grace_seconds=0.01)._end(process, is_told=False)
+        assert process.returncode == -signal.SIGKILL
 
 
 TERMINAL = """
