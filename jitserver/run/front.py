@@ -62,10 +62,10 @@ def parsed(words: Sequence[str]) -> Command | None:
 
 def problem_of_report(words: Sequence[str]) -> str:
     """Return why a command line, or the environment, asks for no valid report; empty if it does, or for none."""
-    for word in words:
+    for word, before in zip(words, ["", *words], strict=False):
         if word.startswith(f"{_REPORT}=") and (problem := _problem(word.removeprefix(f"{_REPORT}="))):
             return f"{_REPORT}={problem}"
-        if not word.startswith("-"):
+        if not word.startswith("-") and before != _PACKAGE:
             break
     problem = _problem(os.environ.get(_REPORT_VARIABLE, ""))
     return f"{_REPORT_VARIABLE}={problem}" if problem else ""

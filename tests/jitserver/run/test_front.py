@@ -79,3 +79,8 @@ def test_options_of_all_commands_may_come_first(warm: Any) -> None:
     address = f"unix:{warm.folder}/other.sock"
     done = jitserver(warm, "--address", address, "run", script, "--verbose", "x")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"['--verbose', 'x'] {address}\n", "")
+
+
+def test_a_report_after_the_name_of_a_package_is_checked() -> None:
+    assert "a.txt" in problem_of_report(["--package", "numpyro", "--report=a.txt", "a.py"])
+    assert not problem_of_report(["--package", "numpyro", "a.py", "--report=a.txt"])
