@@ -130,7 +130,7 @@ def test_a_bad_argument_is_named_by_its_path() -> None:
     fun = jitclient.jit(lambda params, *, mode: params)
     with pytest.raises(TypeError, match=re.escape("params['layers'][1]['name']")):
         fun({"layers": [{"w": X}, {"name": "relu", "w": X}]}, mode=1)
-    with pytest.raises(TypeError, match="of type str and was passed to the function at path mode"):
+    with pytest.raises(TypeError, match="of type <class 'str'> and was passed to the function at path mode"):
         fun({"w": X}, mode="fast")
     with pytest.raises(TypeError, match="array of dtype object"):
         fun({"w": np.array([None])}, mode=1)

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from jitclient.api import report_file
+from jitclient.calls.usage import Usage
+from jitclient.jaxside.compile_events import CompileEvents
 
 from .run_records import made_run, record
 
@@ -15,7 +17,12 @@ def write(path: Path) -> None:
     report_file.write_report(str(path), made_run()[0], "train.py", (), None, "")
 
 
-def test_a_file_is_replaced_as_a_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_is_replaced_as_a_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Those of this process are of other tests.
+    monkeypatch.setattr(report_file, "compile_events", CompileEvents())
+    monkeypatch.setattr(report_file, "usage", Usage())
     path, umask = tmp_path / "run.json", os.umask(0o027)
     try:
         path.write_text("before")

@@ -25,7 +25,7 @@ def test_a_time_line_begins_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(span.kind, span.label) for span in line.spans] == [("trace", "f")]
 
 
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning", "ignore:os.fork:RuntimeWarning")
 def test_a_forked_child_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timeline, "current", Timeline())
     is_held, may_end = threading.Event(), threading.Event()
