@@ -20,7 +20,7 @@ def write(path: Path) -> None:
 def test_a_file_is_replaced_as_a_whole(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Those of this process are of other tests.
+    # This process has events and programs of other tests.
     monkeypatch.setattr(report_file, "compile_events", CompileEvents())
     monkeypatch.setattr(report_file, "usage", Usage())
     path, umask = tmp_path / "run.json", os.umask(0o027)
