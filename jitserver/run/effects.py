@@ -35,11 +35,12 @@ class Registrations:
     """Context that notes what imports register in the interpreter.
 
     Attributes:
-        made: a thing that was registered, and the module that did; empty if there is none.
+        made: a thing that was registered; empty if there is none.
+        by: the module that registered it.
     """
 
     def __init__(self) -> None:
-        self.made = ""
+        self.made = self.by = ""
         self._replacement = Replacement()
 
     def __enter__(self) -> "Registrations":
@@ -52,7 +53,7 @@ class Registrations:
 
     def _noting(self, function: Callable[..., Any], thing: str) -> Callable[..., Any]:
         def register(*arguments: Any) -> Any:
-            self.made = f"{thing} (by {sys._getframe(1).f_globals.get('__name__', '?')})"
+            self.made, self.by = thing, sys._getframe(1).f_globals.get("__name__", "?")
             return function(*arguments)
 
         return register
@@ -88,7 +89,8 @@ class Effects:
         if self._environment.has_iterated:
             return f"{module} reads all environment variables"
         if self._registrations.made:
-            return f"{module} registers {self._registrations.made}"
+            made, by = self._registrations.made, self._registrations.by
+            return f"{module} registers {made}" + (f" (by {by})" if by != module else "")
         if internals.has_backend():
             return f"{module} starts a backend of JAX"
         if threading.active_count() > 1:
