@@ -23,6 +23,7 @@ def test_an_error_as_json(here: Here) -> None:
 def test_no_daemon_that_may_not_be_started(
     here: Here, tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))  # others warm programs of that name
     script = tmp_path / "train.py"
     script.write_text("")
     done = here("--address", f"unix:{short_path}/d.sock", "warm", str(script))
