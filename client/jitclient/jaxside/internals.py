@@ -184,6 +184,16 @@ PROFILE_WRITER = "export_to_xprof"
 """Function of XLA's profiler that writes a profile (jax 0.12, which uses it in place of `stop_and_export`)."""
 
 
+def runtime_refuses_deleted_arguments() -> bool:
+    """Return whether XLA's runtime has an error of its own, a ValueError, for a deleted argument of a jitted function.
+
+    Since jax 0.11, such a call raises what each use of a deleted array raises.
+    """
+    import jax
+
+    return bool(jax.__version_info__ < (0, 11))
+
+
 def backend_class() -> Any:
     """Return XLA's class of backends; None if jax lacks it."""
     return getattr(_get("lib.xla_client"), "Client", None)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitclient.errors import ArrayBudgetExceeded
+from jitclient.jaxside import internals
 from jitclient.jaxside.interop import is_jax_array
 
 
 class DeletedBuffer(RuntimeError, ValueError):  # noqa: N818
-    """Use of a deleted array as an argument. Until jax 0.10, its fast path raised a ValueError."""
+    """Use of a deleted array as an argument, where the runtime itself refuses it, with a ValueError."""
 
 
 def runtime_error(text: str) -> RuntimeError:
@@ -44,10 +45,9 @@ def check_not_deleted(leaves: Sequence[Any]) -> None:
     """Check the arguments of a call for which JAX would take its fast path.
 
     Raises:
-        DeletedBuffer: one is a deleted array, and jax is older than 0.11. Later ones raise what other uses of it do.
+        DeletedBuffer: one is a deleted array, and this version of jax does not raise what other uses of it raise.
     """
-    jax = sys.modules.get("jax")
-    if jax is None or jax.__version_info__ >= (0, 11):
+    if "jax" not in sys.modules or not internals.runtime_refuses_deleted_arguments():
         return
     for position, leaf in enumerate(leaves):
         if leaf.is_deleted() if is_jax_array(leaf) else getattr(leaf, "deleted", False):

@@ -9,9 +9,13 @@ import pytest
 
 import jitclient
 from jitclient.arrays import repeatable
+from jitclient.errors import DaemonDraining
 from jitclient.session import process
 from jitclient.session.session import Session
 from jitclient.wire.connection import ClientConnection
+from jitclient.wire.messages import Run
+from jitclient.wire.reply import Reply
+from jitserver.programs.failures import failure_of
 
 
 @pytest.fixture
@@ -96,6 +100,38 @@ def test_an_error_of_a_queued_call_is_raised_by_its_results(session: Session, mo
     double(np.float32(1)).block_until_ready()
     with pytest.raises(jitclient.ArrayLost):
         float(result)
+
+
+@pytest.mark.parametrize("is_small", [True, False])
+def test_a_call_that_is_made_again_waits_for_a_daemon_that_does_not_end(
+    session: Session, monkeypatch: pytest.MonkeyPatch, is_small: bool
+) -> None:
+    """The first daemon, whose device has failed, still launches a call, and the result then has the failure."""
+    double = jitclient.jit(lambda x: x * 2)
+    x = np.ones(10 if is_small else 1_000_000, np.float32)
+    for _ in range(3):
+        double(x).block_until_ready()
+    result = double(x)
+    session.drops.append(result._handle)  # as if its call had failed
+    double(x).block_until_ready()
+    failure = failure_of(DaemonDraining("the device has failed"))
+    calls: list[Run] = []
+    run = Session.run
+
+    def at_a_failed_device(self: Session, message: Run, *arguments: Any, **options: Any) -> Any:
+        reply, values = run(self, message, *arguments, **options)
+        if message.calls:
+            calls.append(message)
+        if len(calls) == 1 and message.calls:
+            waited = message.wait[:1]
+            return Reply(0, [(list(waited), failure)] if waited else []), [failure] * len(values)
+        return reply, values
+
+    monkeypatch.setattr(Session, "run", at_a_failed_device)
+    assert float(np.asarray(result)[-1]) == 2
+    first, *_ = calls
+    assert len(first.fetch) + len(first.wait) == 1, "it is answered once its result exists"
+    assert len(calls) == 2, "it is made once more after the failure"
 
 
 def test_the_values_that_are_kept_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
