@@ -10,6 +10,7 @@ from typing import IO
 from jitclient.core.file_lock import open_lock, try_lock
 from jitclient.core.polling import Polling
 from jitclient.errors import AddressTaken, DaemonSilent, DaemonUnavailable, SettingsError
+from jitclient.session.launch import START_SECONDS
 from jitclient.wire.address import Address
 from jitserver.system import sd_notify
 
@@ -17,12 +18,17 @@ log = logging.getLogger(__name__)
 
 # Maximum size of a lock file in bytes; a process id takes less, even in a file that was damaged.
 _MAX_LOCK_BYTES = 100
-# Time that a new daemon waits for another one that is draining.
-_LOCK_SECONDS = 60.0
+# Time that a new daemon waits for another one that is draining or starts again.
+_LOCK_SECONDS = START_SECONDS
+_KEPT_LOCK = "JITSERVER_ADDRESS_LOCK"
+"""Environment variable that has the descriptor of the lock while a daemon executes its program again."""
 
 
 class HeldAddress:
     """An address that is held until this process exits, or until `release`. A socket opened by systemd needs no lock.
+
+    A daemon that executes its program again keeps the lock meanwhile: a busy machine may take a minute for that, and a
+    client could start another daemon, which would serve with devices that this one knows to have failed.
 
     Attributes:
         address: the address at which clients connect.
@@ -39,7 +45,7 @@ class HeldAddress:
         self._inherited = sd_notify.inherited_socket()
         self.is_ours = self._inherited is None
         self.address = address if self._inherited is None else Address(Path(self._inherited.getsockname()))
-        self._lock = _acquire_lock(address) if self.is_ours else None
+        self._lock = (_kept_lock(address) or _acquire_lock(address)) if self.is_ours else None
         self._file: os.stat_result | None = None
 
     def listen(self) -> socket.socket:
@@ -96,6 +102,13 @@ class HeldAddress:
         if self._lock is not None:
             self._lock.close()
 
+    def keep(self) -> None:
+        """Keep the lock for the program that this process executes next."""
+        if self._lock is not None:
+            kept = os.dup(self._lock.fileno())
+            os.set_inheritable(kept, True)
+            os.environ[_KEPT_LOCK] = str(kept)
+
 
 def _is(file: os.stat_result, path: Path) -> bool:
     """Return whether a path refers to this file."""
@@ -103,6 +116,16 @@ def _is(file: os.stat_result, path: Path) -> bool:
         return os.path.samestat(file, path.lstat())
     except FileNotFoundError:
         return False
+
+
+def _kept_lock(address: Address) -> IO[str] | None:
+    """Return the lock of the address that this process held before it executed this program; None if it held none."""
+    with contextlib.suppress(ValueError, OSError):  # of a variable that somebody else has set
+        descriptor = int(os.environ.pop(_KEPT_LOCK, ""))
+        if _is(os.fstat(descriptor), address.lock_path):
+            os.set_inheritable(descriptor, False)
+            return os.fdopen(descriptor, "a+")
+    return None
 
 
 def _acquire_lock(address: Address) -> IO[str]:

@@ -112,8 +112,7 @@ class Daemon:
             self.stop()
         if failure is not None:
             raise failure
-        # systemd restarts a daemon that it started
-        return self._restart_reason if self._held_address.is_ours else ""
+        return self._restart_reason if self._restarts() else ""
 
     # ---- the four steps
 
@@ -209,7 +208,7 @@ class Daemon:
         self._service.draining = True
         # If sessions are saved, clients repeat refused calls at the next daemon.
         self._service.refuses_calls = not self._saves_sessions
-        if self._restart_reason and self._held_address.is_ours:
+        if self._restarts():
             with _logged("the start lock"):
                 # Clients then wait for this daemon to start again, and start no other daemon.
                 launch.hold_start_lock(self.options.address)
@@ -238,14 +237,17 @@ class Daemon:
                 log.warning("shutdown: not all programs were written to the disk in time")
 
     def stop(self) -> None:
-        """Close all connections and release the address."""
+        """Close all connections and release the address, unless this process executes its program again."""
         with _logged("connections"):
             self._listener.close()
         with _logged("sessions"):
             if not self._saves_sessions:
                 self._service.sessions.end_all()
         with _logged("the address"):
-            self._held_address.release()
+            if self._restarts():
+                self._held_address.keep()
+            else:
+                self._held_address.release()
         log.info("stopped")
 
     # ---- details
@@ -347,6 +349,10 @@ class Daemon:
             log.warning("%s", reason)
             self._restart_reason = f"{time.strftime('%Y-%m-%d %H:%M:%S')}: {reason}"
             self._request_shutdown(save_sessions=True)
+
+    def _restarts(self) -> bool:
+        """Return whether this process executes its program again; systemd restarts a daemon that it started."""
+        return bool(self._restart_reason) and self._held_address.is_ours and not self._failed
 
     def _freeze(self) -> None:
         if self._saves_sessions:

@@ -280,6 +280,32 @@ def test_a_full_disk_keeps_no_daemon_from_its_lock(short_path: Path, monkeypatch
     assert not address.is_held()
 
 
+def test_an_address_that_is_kept_is_held_until_its_next_program_releases_it(short_path: Path) -> None:
+    address = Address(short_path / "d.sock")
+    first = address_lock.HeldAddress(address)
+    first.keep()
+    first.release()
+    assert address.is_held()
+    second = address_lock.HeldAddress(address)
+    assert address_lock._KEPT_LOCK not in os.environ
+    second.listen().close()
+    assert second.renew() is None, "lock and socket are its own"
+    second.release()
+    assert not address.is_held()
+
+
+@pytest.mark.parametrize("value", ["nonsense", "-1", "99999", "0"])
+def test_a_variable_that_names_no_lock_of_the_address_is_ignored(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv(address_lock._KEPT_LOCK, value)
+    address = Address(short_path / "d.sock")
+    held = address_lock.HeldAddress(address)
+    assert address.is_held()
+    held.release()
+    assert not address.is_held()
+
+
 # ---- the handshake
 
 

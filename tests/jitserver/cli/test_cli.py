@@ -1,5 +1,6 @@
 """The command line in processes of its own: output and exit status."""
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -14,7 +15,10 @@ import numpy as np
 import pytest
 
 import jitclient
+from jitclient.errors import AddressTaken
+from jitclient.wire.address import Address
 from jitclient.wire.labels import size
+from jitserver.daemon.address_lock import HeldAddress
 
 COUNTERS = {
     "pid",
@@ -274,7 +278,7 @@ def test_a_daemon_restarts_when_idle_with_too_many_classes(
     run_script: Callable[..., Any],
     counts: Callable[..., dict[str, Any]],
 ) -> None:
-    with new_daemon(nowhere["JITSERVER_ADDRESS"], "--most-classes", "0"):
+    with new_daemon(nowhere["JITSERVER_ADDRESS"], "--most-classes", "0") as daemon:
         value = run_script(
             """
             import json, jax, jitclient
@@ -293,6 +297,10 @@ def test_a_daemon_restarts_when_idle_with_too_many_classes(
         assert value == 2
 
         def is_new() -> bool:
+            # Another daemon would take the address as soon as it is free.
+            with contextlib.suppress(AddressTaken):
+                HeldAddress(Address.parse(nowhere["JITSERVER_ADDRESS"])).release()
+                pytest.fail("the address was free")
             done = json.loads(
                 subprocess.run(
                     [sys.executable, "-P", "-m", "jitserver", "status", "--json"],
@@ -305,7 +313,9 @@ def test_a_daemon_restarts_when_idle_with_too_many_classes(
             return bool(done["running"]) and done["compiles"] == 0
 
         until(is_new, "the daemon to restart")
-        assert counts(nowhere["JITSERVER_ADDRESS"])["classes"] == 0
+        made = counts(nowhere["JITSERVER_ADDRESS"])
+        assert (made["classes"], made["pid"]) == (0, daemon.pid)
+        assert "user classes" in made["restarted"]
 
 
 @pytest.mark.timeout(600)
