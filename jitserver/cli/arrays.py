@@ -3,6 +3,7 @@
 import time
 
 import click
+import msgspec
 
 from jitclient.wire.messages import Verb
 from jitclient.wire.named_arrays import Forget, Holdings, KeptInfo
@@ -15,11 +16,20 @@ def arrays() -> None:
 
 
 @arrays.command("ls")
+@click.option(
+    "--by",
+    type=click.Choice(["program", "line"]),
+    help="List what made the arrays that programs hold: each compiled program, or the line of each jitted function.",
+)
 @json_option
-def list_arrays() -> None:
+def list_arrays(by: str | None) -> None:
     """List the named arrays and the sessions that hold arrays, the largest first."""
     found: Holdings = ask(Verb.ARRAYS, None, Holdings)
-    report(found, lambda: _print(found))
+    if by is None:
+        report(found, lambda: _print(found))
+    else:
+        made = _made(found, by)
+        report(made, lambda: _print_made(made))
 
 
 @arrays.command()
@@ -38,6 +48,40 @@ def rm(names: tuple[str, ...]) -> None:
         report(removed, lambda: click.echo(f"removed {', '.join(removed)}: {size(sum(one.nbytes for one in gone))}"))
     if missing:
         raise click.ClickException(f"no arrays are kept as {', '.join(map(repr, missing))}")
+
+
+class _Made(msgspec.Struct):
+    """Arrays that one function made and that one process holds."""
+
+    made_by: str
+    defined_at: str
+    pid: int
+    held_by: str
+    arrays: int
+    nbytes: int
+
+
+def _made(found: Holdings, by: str) -> list[_Made]:
+    rows: dict[tuple[str, str, int], _Made] = {}
+    for owner in found.sessions:
+        for one in owner.made:
+            name = one.label.partition("(")[0] if by == "line" and one.where else one.label
+            row = _Made(name, one.where, owner.pid, owner.program, one.arrays, one.nbytes)
+            before = rows.setdefault((name, one.where, owner.pid), row)
+            if before is not row:
+                before.arrays, before.nbytes = before.arrays + row.arrays, before.nbytes + row.nbytes
+    return sorted(rows.values(), key=lambda row: -row.nbytes)
+
+
+def _print_made(made: list[_Made]) -> None:
+    rows = [
+        [one.made_by, one.defined_at, client_process(one.pid), one.held_by, str(one.arrays), size(one.nbytes)]
+        for one in made
+    ]
+    if rows:
+        print_table(["made by", "defined at", "held by pid", "program", "arrays", "bytes"], rows)
+    else:
+        click.echo("no program holds arrays")
 
 
 def _print(found: Holdings) -> None:

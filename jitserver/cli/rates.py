@@ -7,10 +7,13 @@ from jitclient.wire.introspection import Called, SessionInfo, Snapshot
 
 @dataclasses.dataclass(frozen=True)
 class Busy:
-    """A session and its calls per second."""
+    """A session, its calls per second, the share of the time for which they took, and its transfers."""
 
     session: SessionInfo
     calls_per_second: float
+    busy: float
+    received_per_second: float
+    sent_per_second: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +54,7 @@ class RateMeter:
             getattr(now, name) - (getattr(before.status, name) if before is not None else 0)
             for name in ("calls", "hits", "misses")
         )
-        known = {(s.pid, s.begun): s.calls for s in before.sessions} if before is not None else {}
+        known = {(s.pid, s.begun): s for s in before.sessions} if before is not None else {}
         rates = Rates(
             seconds=seconds,
             calls=calls,
@@ -71,15 +74,26 @@ class RateMeter:
         return tuple(sorted((hot for hot in found if hot.calls), key=lambda hot: (-hot.seconds, -hot.calls)))
 
 
-def _sessions(known: dict[tuple[int, float], int], after: Snapshot, seconds: float) -> tuple[Busy, ...]:
+def _sessions(known: dict[tuple[int, float], SessionInfo], after: Snapshot, seconds: float) -> tuple[Busy, ...]:
     found = []
     for session in after.sessions:
         within = max(min(seconds, after.now - session.begun), 1e-9)
-        found.append(Busy(session, (session.calls - known.get((session.pid, session.begun), 0)) / within))
+        earlier = known.get((session.pid, session.begun))
+        rates = [
+            (getattr(session, name) - (getattr(earlier, name) if earlier is not None else 0)) / within
+            for name in ("calls", "seconds", "received", "sent")
+        ]
+        found.append(Busy(session, *rates))
     return tuple(sorted(found, key=lambda busy: (-busy.calls_per_second, busy.session.begun)))
 
 
 def _since(before: Called | None, after: Called) -> Called:
     if before is None or before.calls > after.calls:  # it was made again
         return after
-    return Called(after.key, after.label, after.calls - before.calls, after.seconds - before.seconds)
+    return Called(
+        after.key,
+        after.label,
+        after.calls - before.calls,
+        after.seconds - before.seconds,
+        after.queued - before.queued,
+    )

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _MAX_ROWS = 10
-_MAX_WIDTH = 48
+_MAX_WIDTH = 36
+_SESSION = ["pid", "program", "calls/s", "busy", "sent here", "sent back", "arrays", "holding"]
 _STOP_ADVICE = """
 A running program cannot be interrupted: when its client is interrupted or killed, the program continues.
 `jitserver restart` stops all programs: at once those whose client has exited, the others after `--drain` seconds.
@@ -39,7 +40,8 @@ def top(interval: float | None) -> None:
     Shows who calls what and how often, what is being compiled, which calls have been running for long, and the memory
     in use. `watch jitserver top --interval 1` repeats it.
 
-    The seconds of a function are those of its calls; on an accelerator, a few are measured, and count for the others.
+    The seconds of a function are those of its calls, and a session is busy for those of its own. On an accelerator, a
+    few calls are measured, and count for the others; there, calls are queued while the device does earlier work.
     """
     meter = RateMeter()
     try:
@@ -67,6 +69,9 @@ def _for_programs(found: Snapshot, rates: Rates) -> dict[str, Any]:
             "age_s": found.now - busy.session.begun,
             "calls": busy.session.calls,
             "calls_per_second": busy.calls_per_second,
+            "busy": busy.busy,
+            "received_per_second": busy.received_per_second,
+            "sent_per_second": busy.sent_per_second,
             "arrays": busy.session.arrays,
             "array_bytes": busy.session.array_bytes,
         }
@@ -111,8 +116,8 @@ def _tables(found: Snapshot, rates: Rates) -> list["Table"]:
     tables = [
         ("being made", ["program", "", "since", "for", "waiting"], [_making(making) for making in found.making]),
         ("long calls", ["running for", "function", "client", ""], [_running(running) for running in found.running]),
-        ("sessions", ["pid", "program", "calls/s", "arrays", "holding"], [_session(busy) for busy in rates.sessions]),
-        ("hottest", ["key", "function", "calls", "seconds"], [_hot(hot) for hot in rates.hottest]),
+        ("sessions", _SESSION, [_session(busy) for busy in rates.sessions]),
+        ("hottest", ["key", "function", "calls", "seconds", "queued"], [_hot(hot) for hot in rates.hottest]),
     ]
     return [
         table(title if len(rows) <= _MAX_ROWS else f"{title}, {_MAX_ROWS} of {len(rows)}", columns, rows[:_MAX_ROWS])
@@ -136,9 +141,10 @@ def _session(busy: Busy) -> list[str]:
     session = busy.session
     program = session.program or program_of(session.pid)
     short = program if len(program) <= _MAX_WIDTH else f"{program[: _MAX_WIDTH - 1]}…"
-    rate = f"{busy.calls_per_second:,.1f}"
-    return [client_process(session.pid), short, rate, str(session.arrays), size(session.array_bytes)]
+    rates = [f"{busy.calls_per_second:,.1f}", f"{100 * busy.busy:.0f} %"]
+    rates += [f"{size(int(busy.received_per_second))}/s", f"{size(int(busy.sent_per_second))}/s"]
+    return [client_process(session.pid), short, *rates, str(session.arrays), size(session.array_bytes)]
 
 
 def _hot(hot: Called) -> list[str]:
-    return [hot.key[:12], hot.label, str(hot.calls), f"{hot.seconds:.3f}"]
+    return [hot.key[:12], hot.label, str(hot.calls), f"{hot.seconds:.3f}", f"{hot.queued:.3f}"]

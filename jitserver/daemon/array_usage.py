@@ -1,14 +1,17 @@
 """Accounting of the daemon's arrays by the names and sessions that hold them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from jitclient.wire.array_transport import nbytes_of
-from jitclient.wire.named_arrays import Holdings, KeptInfo, Owned
+from jitclient.wire.named_arrays import Holdings, KeptInfo, Made, Owned
 from jitserver.daemon.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.devices.memories import bytes_of, data_bytes_of
 from jitserver.system.process_watch import program_of
+
+_MOST_MADE = 100
+"""How many functions of a session the description has. The others are one row."""
 
 
 def usage(
@@ -24,27 +27,44 @@ def usage(
     """
     found: dict[int, Any] = {}  # keeps the arrays alive, so that each id is unique
 
-    def count(arrays: Iterable[Any]) -> tuple[int, int]:
+    def count(arrays: Iterable[Any]) -> dict[int, int]:
         new = {id(array): array for array in arrays if id(array) not in found}
         found.update(new)
-        here = [nbytes for nbytes in (_bytes(array, memory) for array in new.values()) if nbytes is not None]
-        return len(here), sum(here)
+        here = {key: _bytes(array, memory) for key, array in new.items()}
+        return {key: nbytes for key, nbytes in here.items() if nbytes is not None}
 
     trees = kept.all()
-    total = sum(count(tree.arrays)[1] for tree in trees.values())
+    total = sum(sum(count(tree.arrays).values()) for tree in trees.values())
     owners = []
     for session in sessions:
-        arrays, nbytes = count(session.held())
+        counted = count(session.held())
+        nbytes = sum(counted.values())
         total += nbytes
         program = session.program or _program(session.pid)
         away = f", away for {absence}" if (absence := session.presence.absence()) else ""
-        owners.append(Owned(session.pid, program + away, arrays, nbytes))
+        owners.append(Owned(session.pid, program + away, len(counted), nbytes, _made(session, counted)))
     return Holdings(
         nbytes=total,
         most_nbytes=limit,
         kept=sorted((info(name, tree, memory) for name, tree in trees.items()), key=lambda one: -one.nbytes),
         sessions=sorted(owners, key=lambda one: -one.nbytes),
     )
+
+
+def _made(session: Session, counted: Mapping[int, int]) -> list[Made]:
+    """Return what made a session's arrays, the largest first, from the bytes of each by its id."""
+    found: dict[tuple[str, str], list[int]] = {}
+    left = dict(counted)
+    for handle, array in list(session.arrays.items()):
+        if (nbytes := left.pop(id(array), None)) is not None:
+            found.setdefault(session.maker_of(handle), []).append(nbytes)
+    made = [Made(*maker, len(sizes), sum(sizes)) for maker, sizes in found.items()]
+    made.sort(key=lambda one: -one.nbytes)
+    made, others = made[:_MOST_MADE], made[_MOST_MADE:]
+    if others:
+        arrays, nbytes = sum(one.arrays for one in others), sum(one.nbytes for one in others)
+        made.append(Made(f"{len(others)} other functions", "", arrays, nbytes))
+    return made
 
 
 def info(name: str, tree: NamedTree, memory: int | None = None) -> KeptInfo:

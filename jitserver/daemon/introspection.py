@@ -66,11 +66,22 @@ def _size(info: EntryInfo) -> int:
 
 def _session(session: Session) -> SessionInfo:
     arrays, nbytes = len(session.arrays), session.array_bytes()
-    return SessionInfo(session.pid, session.begun, session.calls, arrays, nbytes, session.program)
+    return SessionInfo(
+        session.pid,
+        session.begun,
+        session.calls,
+        arrays,
+        nbytes,
+        session.program,
+        session.call_seconds,
+        session.received,
+        session.sent,
+    )
 
 
 def _called(entry: Entry) -> Called:
-    return Called(entry.key, entry.info.label, entry.program.calls, entry.program.call_seconds)
+    program = entry.program
+    return Called(entry.key, entry.info.label, program.calls, program.call_seconds, program.queued_seconds)
 
 
 def _entries(engine: Engine, sessions: list[Session]) -> list[Entry]:

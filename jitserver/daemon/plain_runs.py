@@ -83,6 +83,7 @@ def answer(
             leaves, leaf, results, result = list[Any](), None, None, None  # free the arrays of the previous call
             for handle in call.drop:
                 session.arrays.pop(handle, None)
+                session.makers.pop(handle, None)
             given, run_program, scratch = call.arguments, program.direct or program.run, None
             if int not in map(type, given):
                 scratch = connection.scratches[call.executable]
@@ -127,9 +128,10 @@ def answer(
                 slot[0] = 0
                 program.last_call = end = monotonic()
                 ran.append((program, end - start if in_flight is None else max(end - start, program.device_seconds)))
-            handle = call.results
+            handle, number = call.results, call.executable
             for result in results:
                 session.arrays[handle] = result
+                session.makers[handle] = number
                 handle += 1
         with engine.counters.lock:
             for program, seconds in ran:
@@ -139,10 +141,13 @@ def answer(
                 if program.direct is None:
                     program.set_direct()
                 program.call_seconds += seconds
+                program.queued_seconds += program.queue_seconds
+                session.call_seconds += seconds
             session.calls += len(ran)
         leaves, leaf, results, result = [], None, None, None
         for handle in run.drop:
             session.arrays.pop(handle, None)
+            session.makers.pop(handle, None)
         attachments: list[HostArray] = []
         values, may_have_failed = reply.values, False
         max_inline = inline_limit(len(run.fetch))

@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -54,11 +55,14 @@ def answer(service: Service, session: Session, run: Run, channel: RunChannel) ->
         _wait(engine, session, handle, reply)
     attachments: list[HostArray] = []
     reply.set_values([fetch(engine, session, handle, attachments, len(run.fetch)) for handle in run.fetch])
+    given = itertools.chain(*(call.arguments for call in run.calls), (put.value for put in run.puts))
+    session.received += sum(value.nbytes for value in given if type(value) is Attached)
     if run.block:
         engine.release_host_buffers()
         reply.returns_block = channel.lent.release_arguments(run.block)
     into = run.into or (run.block if reply.returns_block else 0)
     if into and attachments and channel.lent.fill(into, attachments):
+        session.sent += sum(array.nbytes for array in attachments)
         reply.shared, attachments = True, []
     return reply, attachments
 
@@ -115,7 +119,7 @@ def _attached(session: Session, run: Run) -> Iterator[tuple[int, Spec, Sharding 
         if Attached in map(type, call.arguments):
             try:
                 specs = session.executable(call.executable).program.specs
-            except (IndexError, DaemonLost):  # the call will raise it
+            except (IndexError, DaemonLost, ProgramLost):  # the call will raise it
                 continue
             for value, spec in zip(call.arguments, specs):  # noqa: B905  (the call checks their number)
                 if isinstance(value, Attached):
@@ -216,7 +220,7 @@ class _Call:
         except BaseException as error:
             note_failure(engine, session, call, program, error, reply)
         else:
-            session.keep(call.results, results)
+            session.keep(call.results, results, call.executable)
             # As in JAX, a donated array stays valid if the program could not use it.
             reply.used_donations += [
                 (call.results, position) for position in program.donated if leaves[position].is_deleted()

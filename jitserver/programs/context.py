@@ -163,10 +163,14 @@ def device_infos() -> list[DeviceInfo]:
     return [DeviceInfo(device.device_kind, device.platform, _memory(device).get("bytes_limit")) for device in found]
 
 
+_MEMORY_STATS = "bytes_in_use", "bytes_limit", "pool_bytes", "largest_free_block_bytes"
+"""Names in XLA's statistics of a device (tsl/framework/allocator.h)."""
+
+
 def device_memory() -> list[DeviceMemory]:
     """Return the memory use and the limit of each device; None where they are unknown, as on the CPU."""
     pairs = zip(device_names(), map(_memory, jax.devices()), strict=True)
-    return [DeviceMemory(name, stats.get("bytes_in_use"), stats.get("bytes_limit")) for name, stats in pairs]
+    return [DeviceMemory(name, *map(stats.get, _MEMORY_STATS)) for name, stats in pairs]
 
 
 def _memory(device: Any) -> dict[str, int]:

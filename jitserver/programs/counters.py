@@ -7,16 +7,18 @@ from typing import Protocol
 
 
 class Counted(Protocol):
-    """An object with a number of calls."""
+    """An object with a number of calls and their durations in seconds."""
 
     calls: int
+    call_seconds: float
 
 
 class Timed(Counted, Protocol):
-    """An object with a number of calls and their durations in seconds."""
+    """A program: its longest call, what the next call is expected to wait for the device, and what all have waited."""
 
-    call_seconds: float
     slowest: float
+    queue_seconds: float
+    queued_seconds: float
 
 
 @dataclasses.dataclass
@@ -53,7 +55,9 @@ class Counters:
                     program.slowest = seconds
                 program.calls += 1
                 program.call_seconds += seconds
+                program.queued_seconds += program.queue_seconds
                 session.calls += 1
+                session.call_seconds += seconds
 
     def add(self, **amounts: float) -> None:
         """Increase several counters by the given amounts, under one lock."""

@@ -69,7 +69,10 @@ class Program:
     calls: int = 0
     call_seconds: float = 0.0
     slowest: float = 0.0  # seconds of the slowest call, without the first, which takes longer
-    device_seconds: float = 0.0  # the latest measurement of a call, if calls return before they are computed
+    # The latest measurement of a call, if calls return before they are computed: on the device, and before that.
+    device_seconds: float = 0.0
+    queue_seconds: float = 0.0
+    queued_seconds: float = 0.0  # of all calls
     last_call: float = 0.0  # end of the last call, by time.monotonic
     needs: Bytes = dataclasses.field(default_factory=dict)  # bytes of the results, by memory
     nbytes: int = 0  # those in the memory of the default device, where a plain call has all

@@ -138,7 +138,11 @@ class Pin(Message):
 
 
 class SessionInfo(Message):
-    """Session: the process that started it, its start time by the daemon's clock, its calls and its arrays."""
+    """Session: the process that started it, its start time by the daemon's clock, its calls and its arrays.
+
+    `seconds` are those of its calls, as for `Called`; `received` and `sent` are the bytes that were transferred for
+    them, from the client and to it.
+    """
 
     pid: int
     begun: float
@@ -146,6 +150,9 @@ class SessionInfo(Message):
     arrays: int
     array_bytes: int
     program: str = ""  # of a client on another machine
+    seconds: float = 0.0
+    received: int = 0
+    sent: int = 0
 
 
 class Making(Message):
@@ -179,21 +186,29 @@ class Running(Message):
 class Called(Message):
     """Program that was called: the number of calls, and their total seconds.
 
-    With an asynchronous device, each call counts as long as the latest one that was measured.
+    With an asynchronous device, each call counts as long as the latest one that was measured, and `queued` are the
+    seconds for which calls waited until the device had finished earlier ones.
     """
 
     key: str
     label: str
     calls: int
     seconds: float
+    queued: float = 0.0
 
 
 class DeviceMemory(Message):
-    """Memory of a device, in bytes; None if unknown."""
+    """Memory of a device, in bytes; None if unknown.
+
+    `reserved` is what XLA has taken from the device for its arrays, in use or free, and `largest_free` the largest
+    block in it that is free.
+    """
 
     device: str
     used: int | None
     limit: int | None
+    reserved: int | None = None
+    largest_free: int | None = None
 
 
 class Snapshot(Message):

@@ -57,13 +57,26 @@ class KeptInfo(Message):
     why_lost: str = ""  # why the arrays are lost, if they are
 
 
+class Made(Message):
+    """Arrays that the same function made, for people: its label, and where it is defined, if that is known."""
+
+    label: str
+    where: str
+    arrays: int
+    nbytes: int
+
+
 class Owned(Message):
-    """Arrays that a session owns, for people; an array that also has a name counts for the name only."""
+    """Arrays that a session owns, for people; an array that also has a name counts for the name only.
+
+    `made` has the functions that made the most, the largest first.
+    """
 
     pid: int
     program: str
     arrays: int
     nbytes: int
+    made: list[Made] = []
 
 
 class MemoryUse(Message):

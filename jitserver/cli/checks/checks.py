@@ -23,6 +23,7 @@ CHECKS: tuple[Check, ...] = (
     environment.settings_of_daemon,
     lab.lab,
     daemon.devices,
+    daemon.device_memory,
     daemon.executables,
     daemon.call,
 )

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import math
 import os
 import subprocess
 import sys
@@ -9,12 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jitclient.wire.address import Address
+from jitclient.wire.introspection import DeviceMemory, Snapshot, Top
+from jitclient.wire.messages import Verb
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
+from jitserver.cli.common import ask, size
 from jitserver.cli.entries import listed
 
 _ACCELERATORS = {"/dev/nvidia0": "an NVIDIA GPU", "/dev/kfd": "an AMD GPU", "/dev/accel0": "an accelerator"}
 _ONE_CALL = Path(__file__).parents[1] / "demos" / "one_call.py"
 _MAX_REASONS = 3
+_NEARLY_ALL = 0.95
 _CALL_SECONDS, _REMOTE_SECONDS = 120.0, 300.0
 
 
@@ -40,6 +45,36 @@ def devices(state: DaemonState) -> Iterator[Finding]:
     says = ", ".join(names) + ("" if fits else f", although the machine has {unused[0]}")
     do = "pip install 'jitserver[cuda13]' and jitserver restart; or unset JAX_PLATFORMS"
     yield verdict("devices", fits, says, do)
+
+
+def device_memory(state: DaemonState) -> Iterator[Finding]:
+    """Check whether each accelerator has memory in one piece, and say what XLA has taken of it.
+
+    XLA divides the memory that it has taken from a device. If there is no more to take and the free part is in pieces,
+    an array that is larger than each of them does not fit.
+    """
+    if state.status is None:
+        return
+    snapshot: Snapshot = ask(Verb.TOP, Top(math.inf), Snapshot)
+    for device in snapshot.devices:
+        if device.limit:
+            yield _of_memory(device)
+
+
+def _of_memory(device: DeviceMemory) -> Finding:
+    limit, used, reserved = device.limit or 0, device.used or 0, device.reserved
+    says = f"{device.device}: {size(used)} of {size(limit)} in use"
+    if not reserved:
+        return Finding("device memory", "ok", says)
+    free, largest = max(reserved - used, 0), device.largest_free or 0
+    says += f"; the daemon has taken {size(reserved)}, of which {size(free)} is free, {size(largest)} in one piece"
+    if reserved < _NEARLY_ALL * limit:
+        return Finding("device memory", "ok", says + "; it takes more when it needs more, and gives nothing back")
+    if used < limit // 2 and largest >= free // 2:
+        says += ": it has taken all at its start (XLA_PYTHON_CLIENT_PREALLOCATE), and other processes get none"
+    do = "free arrays (`jitserver arrays ls --by line`), and jitserver restart, which keeps the others; "
+    do += "or start it with XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async"
+    return verdict("device memory", largest >= free // 2 or free < limit // 20, says, do)
 
 
 def executables(state: DaemonState) -> Iterator[Finding]:

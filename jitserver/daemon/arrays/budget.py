@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from jitclient.errors import ArrayBudgetExceeded
 from jitclient.wire.labels import size
-from jitclient.wire.named_arrays import Holdings
+from jitclient.wire.named_arrays import Holdings, Owned
 from jitserver.programs.devices.memories import HOST, Bytes, Memory
 from jitserver.system import memory_limits
 
@@ -150,10 +150,21 @@ def _held(held: Holdings, where: str) -> str:
 
 def _holders(held: Holdings) -> Iterator[str]:
     """Yield the descriptions of the largest holders of arrays, the largest first."""
-    found = [(kept.nbytes, kept.arrays, f"kept as {kept.name!r}") for kept in held.kept]
-    found += [(one.nbytes, one.arrays, f"pid {one.pid} ({one.program:.{_MAX_PROGRAM_TEXT}})") for one in held.sessions]
+    found = [(kept.nbytes, kept.arrays, f"kept as {kept.name!r}", "") for kept in held.kept]
+    found += [
+        (one.nbytes, one.arrays, f"pid {one.pid} ({one.program:.{_MAX_PROGRAM_TEXT}})", _most_made(one))
+        for one in held.sessions
+    ]
     found = sorted((holder for holder in found if holder[0]), reverse=True)
-    for nbytes, arrays, who in found[:_MAX_HOLDERS]:
-        yield f"{who} {size(nbytes)} in {arrays} array{'' if arrays == 1 else 's'}"
+    for nbytes, arrays, who, made in found[:_MAX_HOLDERS]:
+        yield f"{who} {size(nbytes)} in {arrays} array{'' if arrays == 1 else 's'}{made}"
     if len(found) > _MAX_HOLDERS:
         yield f"{len(found) - _MAX_HOLDERS} more"
+
+
+def _most_made(owner: Owned) -> str:
+    """Return which function made the most of a session's arrays; "" if there is none of a name."""
+    for one in owner.made[:1]:
+        if one.where:
+            return f", of which {one.label:.{_MAX_PROGRAM_TEXT}} at {one.where} made {size(one.nbytes)}"
+    return ""

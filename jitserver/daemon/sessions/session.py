@@ -24,6 +24,8 @@ from jitserver.system.process_watch import Process, has_exited
 log = logging.getLogger(__name__)
 
 _HANDLES_PER_CONNECTION = 1 << 40
+_BEFORE = -1
+"""Number of the programs whose results are from before a restart."""
 
 EntryOf = Callable[[str], Entry | None]
 """Function that returns the program of a call key, or makes it again; None if it is unknown."""
@@ -53,8 +55,14 @@ class Session:
         """The name of the client's program, if the client is on another machine."""
         self.begun = time.monotonic()
         self.calls = 0
+        self.call_seconds = 0.0
+        # Bytes of Runs and replies, in frames and in shared memory.
+        self.received = 0
+        self.sent = 0
         self.budget = budget
         self.arrays: dict[int, Any] = {}
+        # The program that made each array, by handle; arrays that were put have none.
+        self.makers: dict[int, int] = {}
         self.active = Active()
         self._orders: dict[bytes, Order] = {}  # by client
         self.pending_drops: set[int] = set()
@@ -168,6 +176,7 @@ class Session:
             handles = [handle for handle in handles if handle >= first]
         for handle in handles:
             self.arrays.pop(handle, None)
+            self.makers.pop(handle, None)
 
     def free_pending_drops(self) -> None:
         """Free dropped arrays that no active Run needs any more. Call this method at the end of a Run."""
@@ -176,11 +185,21 @@ class Session:
                 pending_drops, self.pending_drops = self.pending_drops, set()
             self.forget(pending_drops)
 
-    def keep(self, first: int, results: Iterable[Any]) -> None:
-        """Store the results of a call under consecutive handles."""
+    def keep(self, first: int, results: Iterable[Any], maker: int | None = None) -> None:
+        """Store the results of a call of the program `maker`, or arrays that were put, under consecutive handles."""
         arrays = self.arrays
         for handle, result in enumerate(results, first):
             arrays[handle] = result
+            if maker is not None:
+                self.makers[handle] = maker
+
+    def maker_of(self, handle: int) -> tuple[str, str]:
+        """Return the label and the place of the function that made an array; for people."""
+        number = self.makers.get(handle)
+        if number is None:
+            return "put by the program", ""
+        entry = self.executables[number] if number != _BEFORE else ""
+        return (entry.info.label, entry.info.where) if isinstance(entry, Entry) else ("a program of before", "")
 
     @contextlib.contextmanager
     def sending(self, handles: Iterable[int]) -> Iterator[None]:
@@ -257,6 +276,7 @@ class Session:
             self.ended = True
             self.presence.end()
             self.arrays.clear()
+            self.makers.clear()
             for entry in self.leased():
                 entry.holders.discard(self)
             self.executables.clear()
@@ -314,7 +334,9 @@ class Session:
         with self._loading:
             on_disk = self._on_disk
             if on_disk is not None:
-                self.arrays.update(on_disk.load())
+                loaded = on_disk.load()
+                self.arrays.update(loaded)
+                self.makers.update(dict.fromkeys(loaded, _BEFORE))
                 on_disk.discard()
                 self._on_disk = None
 

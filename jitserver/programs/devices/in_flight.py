@@ -26,11 +26,12 @@ class Launched(Protocol):
         mark: slot content of the crash journal while the program runs.
         latest: reference to a result of the latest launch; None before the first one.
         is_in_flight: whether the journal holds the program.
-        calls, device_seconds, slowest: see `stopwatch.Timed`.
+        calls, device_seconds, queue_seconds, slowest: see `stopwatch.Timed`.
     """
 
     calls: int
     device_seconds: float
+    queue_seconds: float
     slowest: float
     mark: bytes
     latest: Callable[[], Any] | None

@@ -21,11 +21,13 @@ class Timed(Protocol):
     Attributes:
         calls: the number of earlier calls.
         device_seconds: the latest measurement; zero before the first one.
+        queue_seconds: the time from that call's launch until the device had finished the earlier work.
         slowest: the longest measurement.
     """
 
     calls: int
     device_seconds: float
+    queue_seconds: float
     slowest: float
 
 
@@ -73,6 +75,7 @@ class Stopwatch:
         except Exception:  # as above, or the result was donated meanwhile
             return
         program.device_seconds = self._clock() - begun
+        program.queue_seconds = begun - launched
         program.slowest = max(program.slowest, program.device_seconds)
 
     def _serve(self) -> None:

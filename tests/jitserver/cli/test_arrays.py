@@ -60,3 +60,44 @@ def test_without_a_daemon(command: tuple[str, ...], cli: Callable[..., Any], sho
     done = cli(*command, "--json", env={"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock"})
     assert done.returncode == NOT_RUNNING
     assert json.loads(done.stdout)["running"] is False
+
+
+HOLDS = """
+    import json, subprocess, sys
+    import numpy as np
+    import jitclient
+
+    @jitclient.jit
+    def doubled(x):
+        return x * 2
+
+    @jitclient.jit
+    def pair(x):
+        return x + 1, x - 1
+
+    def told(*options):
+        command = [sys.executable, "-m", "jitserver", "arrays", "ls", "--json", *options]
+        rows = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+        return [[row["made_by"], row["defined_at"].partition(":")[2], row["arrays"], row["nbytes"]] for row in rows]
+
+    put = jitclient.device_put(np.ones(1000, np.float32))
+    kept = [doubled(put) for _ in range(3)], doubled(np.ones(10, np.float32)), pair(np.ones(500, np.float32))
+    pair(put)[0].block_until_ready()  # freed
+    print(json.dumps([told("--by", "program"), told("--by", "line")]))
+"""
+
+
+def test_ls_shows_what_made_the_arrays(own: Any) -> None:
+    with own.serving():
+        by_program, by_line = own.run(HOLDS)
+    assert by_program == [
+        ["doubled(f32[1000])", "6", 3, 12000],
+        ["put by the program", "", 1, 4000],
+        ["pair(f32[500])", "10", 2, 4000],
+        ["doubled(f32[10])", "6", 1, 40],
+    ]
+    assert by_line == [
+        ["doubled", "6", 4, 12040],
+        ["put by the program", "", 1, 4000],
+        ["pair", "10", 2, 4000],
+    ]

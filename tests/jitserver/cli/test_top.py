@@ -37,6 +37,7 @@ def test_it_shows_sessions_programs_and_calls(daemon: str, cli: Callable[..., An
     mine = [one for one in found["sessions"] if one["pid"] == os.getpid()]
     assert max(one["calls"] for one in mine) >= 7
     assert any(one["arrays"] >= 1 and one["array_bytes"] >= 1024 for one in mine)
+    assert any(one["busy"] > 0 and one["received_per_second"] > 0 and one["sent_per_second"] > 0 for one in mine)
     assert {one["program"] for one in mine} == {program_of(os.getpid())}
     assert [device["device"] for device in found["devices"]] == found["status"]["devices"]
     assert found["making"] == []
@@ -45,6 +46,36 @@ def test_it_shows_sessions_programs_and_calls(daemon: str, cli: Callable[..., An
     for part in (f"pid {found['status']['pid']}", "hottest", str(os.getpid()), "calls/s"):
         assert part in text
     assert "\x1b" not in text
+
+
+@pytest.mark.parametrize("lends", [True, False], ids=["shared memory", "socket"])
+def test_transfers_are_those_of_the_session(own: Any, lends: bool) -> None:
+    program = """
+        import json, os, numpy as np, jitclient
+        from jitclient.session import process
+        from jitclient.wire.introspection import Snapshot, Top
+        from jitclient.wire.messages import Verb
+
+        def moved():
+            [mine] = process.session().ask(Verb.TOP, Top(0.0), Snapshot).sessions
+            return np.array([mine.received, mine.sent])
+
+        double = jitclient.jit(lambda x: x * 2)
+        large, small = np.ones(100_000, np.float32), np.ones(1000, np.float32)
+        for x in (large, large, small, small):
+            np.asarray(double(x))
+        found = [moved()]
+        for x in (large, small):
+            result = double(x)
+            assert float(np.asarray(result)[-1]) == 2
+            found.append(moved())
+        print(json.dumps(np.diff(found, axis=0).tolist()))
+    """
+    with own.serving(*([] if lends else ["--shared-memory", "0"])):
+        found = own.run(program)
+    for pair, nbytes in zip(found, (400_000, 4000), strict=True):
+        for moved in pair:
+            assert nbytes <= moved < nbytes + 1000, "the values, and the messages that have or describe them"
 
 
 def test_calls_before_the_interval_are_not_counted(daemon: str, cli: Callable[..., Any]) -> None:

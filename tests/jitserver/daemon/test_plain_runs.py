@@ -19,8 +19,9 @@ import numpy as np
 import pytest
 from rpyc.core.service import Service
 
-from jitclient.errors import ProtocolError
+from jitclient.errors import ProgramLost, ProtocolError
 from jitclient.jaxside.avals import abstract
+from jitclient.session.failures import to_exception
 from jitclient.wire.array_transport import HostArray
 from jitclient.wire.messages import RUN, Attached, Call, Failure, Put, Run, Spec
 from jitclient.wire.named_arrays import Holdings
@@ -156,7 +157,9 @@ class Daemon:
             for handle, value in self.session.arrays.items()
         }
         uses = [entry.program.calls for entry in self.session.leased()]
-        return held, uses, self.session.calls, self.session.budget.default.left, self.order.active.running
+        assert self.session.makers.keys() <= self.session.arrays.keys()
+        told = self.session.calls, self.session.budget.default.left, self.order.active.running
+        return held, self.session.makers, uses, *told
 
 
 @pytest.mark.parametrize("case", RUNS)
@@ -175,6 +178,16 @@ def test_the_answer_is_that_of_any_run(engine: Engine, case: str, most: int | No
     assert plain.state() == general.state()
     made = sum(len(run.calls) for run in RUNS[case])
     assert engine.counters.calls - before >= 2 * made
+
+
+def test_a_call_of_a_released_program_fails_alone_and_its_attachment_is_read(engine: Engine) -> None:
+    daemon = Daemon(engine)
+    daemon.session.release([DOUBLE])
+    attached = Call(DOUBLE, [Attached(len(ONES))], 1)
+    reply, _ = daemon.generally(Run([attached, Call(EMPTY_SLOT, [], 2)], fetch=(3,)), [ONES])
+    [(handles, failure)] = reply.failures
+    assert (handles, type(to_exception(failure))) == ([1], ProgramLost)
+    assert reply.values == [np.float32(7).tobytes()]
 
 
 def at_an_older_run(daemon: Daemon) -> None:

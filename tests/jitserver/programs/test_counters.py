@@ -25,6 +25,8 @@ class Counted:
     calls: int = dataclasses.field(default_factory=Slow)
     call_seconds: float = dataclasses.field(default_factory=Slow)
     slowest: float = 0.0
+    queue_seconds: float = 3.0
+    queued_seconds: float = dataclasses.field(default_factory=Slow)
 
 
 def at_once(action: Callable[[], Any]) -> None:
@@ -46,8 +48,11 @@ def test_no_call_of_a_run_is_lost() -> None:
     counters, session, programs = Counters(), Counted(), [Counted(), Counted()]
     at_once(lambda: counters.add_run(session, [(programs[0], 1), (programs[1], 2), (programs[0], 1)]))
     runs = THREADS * ROUNDS
-    assert session.calls == 3 * runs
-    assert [(program.calls, program.call_seconds) for program in programs] == [(2 * runs, 2 * runs), (runs, 2 * runs)]
+    assert (session.calls, session.call_seconds) == (3 * runs, 4 * runs)
+    assert [(program.calls, program.call_seconds, program.queued_seconds) for program in programs] == [
+        (2 * runs, 2 * runs, 6 * runs),
+        (runs, 2 * runs, 3 * runs),
+    ]
 
 
 def test_the_slowest_call_counts_but_for_the_first() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from jitclient.errors import ArrayBudgetExceeded, JitserverError
-from jitclient.wire.named_arrays import Holdings, KeptInfo, Owned
+from jitclient.wire.named_arrays import Holdings, KeptInfo, Made, Owned
 from jitserver.daemon.arrays.budget import ArrayBudget, MemoryBudget, limits
 from jitserver.programs.devices.memories import HOST, Memory
 from jitserver.system import memory_limits
@@ -84,7 +84,10 @@ def test_the_error_lists_the_holders_the_largest_first() -> None:
     holders = held(
         90 * MIB,
         (kept("data", 30, 12), kept("empty", 0)),
-        (Owned(7, "python train.py --lr 0.1", 3, 50 * MIB), Owned(8, "python other.py", 1, 10 * MIB)),
+        (
+            Owned(7, "python train.py --lr 0.1", 3, 50 * MIB, [Made("step(f32[8])", "train.py:12", 2, 48 * MIB)]),
+            Owned(8, "python other.py", 1, 10 * MIB, [Made("put by the program", "", 1, 10 * MIB)]),
+        ),
     )
     budget = MemoryBudget(100 * MIB, lambda: holders)
     with pytest.raises(ArrayBudgetExceeded) as caught:
@@ -93,7 +96,8 @@ def test_the_error_lists_the_holders_the_largest_first() -> None:
     assert text.startswith("step(f32[8]): no room for 20 MiB in the daemon's memory budget of 100 MiB for arrays.")
     assert (
         "The daemon holds 90 MiB: "
-        "pid 7 (python train.py --lr 0.1) 50 MiB in 3 arrays; kept as 'data' 30 MiB in 12 arrays; " in text
+        "pid 7 (python train.py --lr 0.1) 50 MiB in 3 arrays, of which step(f32[8]) at train.py:12 made 48 MiB; "
+        "kept as 'data' 30 MiB in 12 arrays; " in text
     )
     assert "pid 8 (python other.py) 10 MiB in 1 array. " in text
     assert "empty" not in text

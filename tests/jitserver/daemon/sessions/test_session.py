@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from jitclient.errors import ProgramLost
+from jitserver.daemon.arrays.budget import ArrayBudget
 from jitserver.daemon.sessions import presence
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import Session
@@ -251,6 +252,32 @@ def test_a_program_is_let_go_once_each_of_its_leases_is_released() -> None:
     assert session.executable(1) is other
     assert session.lease(shared) == 2
     assert session.executable(2) is shared
+
+
+def test_what_made_an_array_is_known_until_a_restart_or_a_release() -> None:
+    session, maker = Sessions().begin(os.getpid())[0], entry("maker")
+    maker.info.label, maker.info.where = "step(f32[8])", "train.py:12"
+    session.keep(1, [object()])
+    session.keep(2, [object(), object()], session.lease(maker))
+    assert [session.maker_of(handle) for handle in (1, 2, 3)] == [
+        ("put by the program", ""),
+        ("step(f32[8])", "train.py:12"),
+        ("step(f32[8])", "train.py:12"),
+    ]
+    session.forget([2])
+    assert session.makers.keys() == {3}
+    state, arrays = session.hand_over()
+    saved: Any = SimpleNamespace(load=lambda: arrays, discard=lambda: None)
+    after = Session.restored(state, saved, lambda key: maker, ArrayBudget())
+    after.load()
+    after.keep(9, [object()], 0)
+    after.executable(0)
+    assert after.maker_of(1) == after.maker_of(3) == ("a program of before", "")
+    assert after.maker_of(9) == ("step(f32[8])", "train.py:12")
+    after.release([0])
+    assert after.maker_of(9) == ("a program of before", "")
+    after.end()
+    assert not after.makers
 
 
 def test_a_session_that_is_over_holds_no_program() -> None:

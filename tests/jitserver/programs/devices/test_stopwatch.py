@@ -15,19 +15,25 @@ from jitserver.store.journal import EMPTY_SLOT, Journal
 
 def program(calls: int = 1) -> Any:
     return SimpleNamespace(
-        calls=calls, device_seconds=0.0, slowest=0.0, mark=EMPTY_SLOT, latest=None, is_in_flight=False
+        calls=calls,
+        device_seconds=0.0,
+        queue_seconds=0.0,
+        slowest=0.0,
+        mark=EMPTY_SLOT,
+        latest=None,
+        is_in_flight=False,
     )
 
 
-@pytest.mark.parametrize(("earlier", "seconds"), [([], 8.0), (["other", "another"], 3.0)])
-def test_the_time_begins_when_the_earlier_work_is_done(earlier: list[str], seconds: float) -> None:
+@pytest.mark.parametrize(("earlier", "queued", "seconds"), [([], 0.0, 8.0), (["other", "another"], 5.0, 3.0)])
+def test_the_time_begins_when_the_earlier_work_is_done(earlier: list[str], queued: float, seconds: float) -> None:
     waited: list[str] = []
     done = {"other": 12.0, "another": 15.0, "result": 18.0}
     measured = program()
     stopwatch = Stopwatch(waited.append, lambda: done[waited[-1]])
     stopwatch.measure(measured, "result", earlier, 10.0)
     assert waited == [*earlier, "result"]
-    assert (measured.device_seconds, measured.slowest) == (seconds, seconds)
+    assert (measured.queue_seconds, measured.device_seconds, measured.slowest) == (queued, seconds, seconds)
 
 
 def test_a_call_that_fails_is_not_measured() -> None:
