@@ -45,6 +45,7 @@ REPLACES = {
     "jitclient.api.run_as_main": "what a program finds in `sys`, and what an exception leaves there",
     "jitclient.pools.worker": "the program of a worker: its `__main__`, words, and variables",
     "jitclient.session.launch": "a variable for the program that the process becomes",
+    "jitserver.daemon.address_lock": "the same",
     "pytest_jitserver": "a variable for the processes that tests start",
     "jitserver.run.child": "what a process has of its own, in one that was forked",
     "jitserver.run.replacement": "how imports read files, seed generators and import others, while a helper imports",

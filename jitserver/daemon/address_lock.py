@@ -120,7 +120,7 @@ def _is(file: os.stat_result, path: Path) -> bool:
 
 def _kept_lock(address: Address) -> IO[str] | None:
     """Return the lock of the address that this process held before it executed this program; None if it held none."""
-    with contextlib.suppress(ValueError, OSError):  # of a variable that somebody else has set
+    with contextlib.suppress(ValueError, OSError):  # a variable that another program has set
         descriptor = int(os.environ.pop(_KEPT_LOCK, ""))
         if _is(os.fstat(descriptor), address.lock_path):
             os.set_inheritable(descriptor, False)
