@@ -1,10 +1,11 @@
 """Budget of a capture: the processor time after which the capture is abandoned.
 
-Processor time, so that the same functions are captured on a busy machine. The clock is read between steps, never inside
-one, so an abandoned capture leaves nothing behind: all its state is its own, and the memos of modules hold whole
-results.
+Processor time, so that the same functions are captured on a busy machine, without full collections of garbage, which
+take a second for some million objects of the program. The clock is read between steps, never inside one, so an
+abandoned capture leaves nothing behind: all its state is its own, and the memos of modules hold whole results.
 """
 
+import gc
 import time
 from collections.abc import Callable
 
@@ -19,21 +20,33 @@ class Budget:
         why: message of the error.
         clock: returns the processor time of this thread in seconds.
         every: number of checks of which one reads the clock, because a read may take as long as a step.
+        collections: returns the number of full collections of garbage so far.
     """
 
     def __init__(
-        self, seconds: float, why: str, clock: Callable[[], float] = time.thread_time, every: int = 16
+        self,
+        seconds: float,
+        why: str,
+        clock: Callable[[], float] = time.thread_time,
+        every: int = 16,
+        collections: Callable[[], int] = lambda: int(gc.get_stats()[-1]["collections"]),
     ) -> None:
         self._seconds = seconds
         self._why = why
         self._clock = clock
         self._every = every
+        self._collections = collections
         self._checks = 0
-        self._start = clock()
+        self._spent = 0.0
+        self._read = clock(), collections()
 
     def spent(self) -> float:
-        """Return the seconds since the start."""
-        return self._clock() - self._start
+        """Return the seconds since the start, without the steps in which a collection was made."""
+        (before, made), self._read = self._read, (self._clock(), self._collections())
+        now, made_now = self._read
+        if made_now == made:
+            self._spent += now - before
+        return self._spent
 
     def check(self) -> None:
         """Check that the capture may continue.

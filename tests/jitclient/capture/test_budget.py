@@ -1,5 +1,6 @@
 """A capture stops when its budget is spent, and leaves nothing behind."""
 
+import gc
 import math
 from typing import Any
 
@@ -44,6 +45,29 @@ def test_a_budget_counts_from_its_start() -> None:
     with pytest.raises(CaptureTooSlow, match="the capture is slow"):
         budget.check()
     assert budget.spent() == 4.0
+
+
+def test_steps_with_a_full_collection_of_garbage_do_not_count() -> None:
+    made = [0, 0, 1, 1, 3, 3, 3]
+    budget = Budget(2.0, "the capture is slow", Clock(), every=1, collections=lambda: made.pop(0))
+    for _ in range(4):
+        budget.check()
+    with pytest.raises(CaptureTooSlow, match="the capture is slow"):
+        budget.check()
+    assert made == [3]
+
+
+def test_a_full_collection_of_garbage_is_noticed() -> None:
+    seconds = [0.0, 5.0, 6.0, 7.0]
+    budget = Budget(0.5, "the capture is slow", lambda: seconds.pop(0), every=1)
+    gc.collect()
+    budget.check()
+    gc.disable()
+    try:
+        with pytest.raises(CaptureTooSlow, match="the capture is slow"):
+            budget.check()
+    finally:
+        gc.enable()
 
 
 def test_the_clock_is_read_now_and_then() -> None:
