@@ -26,7 +26,6 @@ _THREADS_THAT_FORK = ("numpy", "scipy")
 _REGISTERS = (
     (codecs, "register", "a codec"),
     (codecs, "register_error", "a handler of errors of codecs"),
-    (sys, "addaudithook", "an audit hook"),
 )
 """Functions that register something in the interpreter, which cannot be asked for it afterwards."""
 

@@ -3,6 +3,7 @@
 The operations of JAX that earlier runs traced are prepared here, too.
 """
 
+import contextlib
 import gc
 import importlib
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from jitclient.jaxside import internals
 from jitclient.jaxside.operations import preparation
 from jitserver.run import fast_exit, history, process_state, warm_caches
+from jitserver.run.audit_hooks import AuditHooks
 from jitserver.run.effects import PACKAGES_WITH_STATE, Effects, Registrations, redirected_output
 from jitserver.run.environment_log import EnvironmentLog
 from jitserver.run.filters import Filters
@@ -58,8 +60,11 @@ class Imports:
         self._environment = EnvironmentLog()
         self._loggers = Loggers()
         self._filters = Filters()
+        self._audit_hooks = AuditHooks()
         self._registrations = Registrations()
-        self.preloaded = Preloaded(self._graph, self.audit, self._environment, self._loggers, self._filters)
+        self.preloaded = Preloaded(
+            self._graph, self.audit, self._environment, self._loggers, self._filters, self._audit_hooks
+        )
         self.total = 0, 0.0
         self.operations: list[bytes] = []
         self._helper = helper
@@ -100,7 +105,10 @@ class Imports:
     def _update(self, unfit: Mapping[str, str]) -> bool:
         names = [*_ALWAYS, *history.modules(PACKAGES_WITH_STATE)]
         before, start = len(sys.modules), time.perf_counter()
-        with self.audit, self._environment, self._filters, self._registrations, self.seeding, redirected_output():
+        notes = (self.audit, self._environment, self._filters, self._audit_hooks, self._registrations, self.seeding)
+        with contextlib.ExitStack() as contexts, redirected_output():
+            for each in notes:
+                contexts.enter_context(each)
             found = self._import(names, unfit)
             if not found and "jax" in sys.modules:
                 internals.find_no_plugins()

@@ -19,6 +19,7 @@ from typing import Any
 from jitclient.capture.user_code.installed import OWN_PACKAGES
 from jitclient.jaxside import interop
 from jitserver.run import fast_exit
+from jitserver.run.audit_hooks import AuditHooks
 from jitserver.run.conditions import Conditions
 from jitserver.run.environment_log import EnvironmentLog
 from jitserver.run.filters import Filters
@@ -40,6 +41,7 @@ class Preloaded:
         environment: EnvironmentLog,
         loggers: Loggers,
         filters: Filters,
+        audit_hooks: AuditHooks,
     ) -> None:
         """Hide nothing yet.
 
@@ -49,9 +51,10 @@ class Preloaded:
             environment: which environment variables the imports have read and set.
             loggers: which loggers the imports have made.
             filters: which filters of warnings the imports have added.
+            audit_hooks: which audit hooks the imports have registered.
         """
         self._graph, self._audit, self._environment = graph, audit, environment
-        self._loggers, self._filters = loggers, filters
+        self._loggers, self._filters, self._audit_hooks = loggers, filters, audit_hooks
         self._hidden: dict[str, Any] = {}
         self._bindings: dict[str, tuple[dict[str, Any], str]] = {}
         self._conditions = Conditions()
@@ -151,6 +154,7 @@ class Preloaded:
         self._show(names)
         self._loggers.show_for({*names})
         self._filters.show_for({*names})
+        self._audit_hooks.show_for({*names})
         self._conditions.allow(written)
         interop.have_loaded(names)
 

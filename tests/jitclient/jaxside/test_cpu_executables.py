@@ -11,7 +11,7 @@ from jitclient.jaxside import cpu_executables
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="about features of x86-64")
-@pytest.mark.cpu("XLA's compiler for CPUs")
+@pytest.mark.cpu(reason="XLA's compiler for CPUs")
 def test_xla_loads_without_a_word_what_a_processor_with_avx512_compiled(capfd: pytest.CaptureFixture[str]) -> None:
     compiled = jax.jit(lambda x: jnp.sin(x) * 2).lower(jnp.arange(3.0)).compile()
     backend, changed = jax.devices()[0].client, compiled.runtime_executable().serialize()

@@ -70,6 +70,13 @@ PACKAGES = {
         warnings.simplefilter("always", type("Own", (Warning,), {}), append=True)
         VALUE = 1
     """,
+    "audits": """
+        from sys import addaudithook
+        SEEN = []
+        addaudithook(lambda event, _: event == "ours" and SEEN.append(event))
+        VALUE = 1
+    """,
+    "uses_audits": "import audits; VALUE = audits.VALUE",
     "binds": "from builtins import open; from os import getcwd; from random import seed; VALUE = 1",
     "stores": "import tempfile; VALUE = tempfile.gettempdir()",
     "spawns": "import asyncio, multiprocessing; VALUE = 1",
@@ -126,6 +133,19 @@ PROGRAMS = {
     ),
     "filtered by a package": ("import filters, warnings; warnings.warn('ours'); print(warnings.filters)", "filters"),
     "filtered by another package": ("import uses, warnings; warnings.warn('ours'); print(warnings.filters)", "uses"),
+    "an audit hook": (
+        "import sys; sys.audit('ours'); import audits; sys.audit('ours'); "
+        "print(audits.SEEN, audits.addaudithook is sys.addaudithook)",
+        "audits",
+    ),
+    "an audit hook of another package": (
+        "import uses_audits, sys; sys.audit('ours'); print(sys.modules['audits'].SEEN)",
+        "uses_audits",
+    ),
+    "an audit hook of a package that is not imported": (
+        "import sys, uses; sys.audit('ours'); import audits; print(audits.SEEN)",
+        "uses",
+    ),
     "bound by an import": (
         "import binds, os, random; print(binds.open is open, binds.getcwd is os.getcwd, binds.seed == random.seed)",
         "binds",
@@ -182,6 +202,9 @@ IN_THE_HELPER = {
     "warnings are ignored",
     "filtered by a package",
     "filtered by another package",
+    "an audit hook",
+    "an audit hook of another package",
+    "an audit hook of a package that is not imported",
     "bound by an import",
     "a directory for temporary files",
     "times of log records",
