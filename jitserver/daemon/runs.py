@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+from jitclient.core.polling import Polling
 from jitclient.errors import ArrayBudgetExceeded, DaemonDraining, DaemonLost, ProgramLost, ProtocolError
 from jitclient.wire import labels
 from jitclient.wire.array_transport import HostArray, inline_limit, nbytes_of, pack
@@ -16,6 +17,7 @@ from jitserver.daemon.run_channel import ReadAttachment, RunChannel
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.callbacks import CallClient
 from jitserver.programs.devices import memories
+from jitserver.programs.devices.backend import backend
 from jitserver.programs.devices.memories import Bytes
 from jitserver.programs.engine import Engine
 from jitserver.programs.failures import Failed, failure_of, is_exhausted
@@ -27,6 +29,9 @@ Answer = tuple[Reply, list[HostArray]]
 """Reply to a Run, and the values that are attached to it."""
 
 _ADDRESSABLE_BYTES = 1 << 47
+# Seconds for which an answer waits for transfers, and between two looks at them.
+_TRANSFER_SECONDS = 0.1
+_TRANSFER_INTERVAL = 1e-4
 
 
 class Service(Protocol):
@@ -58,13 +63,28 @@ def answer(service: Service, session: Session, run: Run, channel: RunChannel) ->
     given = itertools.chain(*(call.arguments for call in run.calls), (put.value for put in run.puts))
     session.received += sum(value.nbytes for value in given if type(value) is Attached)
     if run.block:
-        engine.release_host_buffers()
-        reply.returns_block = channel.lent.release_arguments(run.block)
+        reply.returns_block = _release(engine, channel, run.block)
     into = run.into or (run.block if reply.returns_block else 0)
     if into and attachments and channel.lent.fill(into, attachments):
         session.sent += sum(array.nbytes for array in attachments)
         reply.shared, attachments = True, []
     return reply, attachments
+
+
+def _release(engine: Engine, channel: RunChannel, block: int) -> bool:
+    """Return a block of arguments to the client; wait for the transfers to a device that read it.
+
+    Otherwise, the client would lease another one for each call, and make all of its pages.
+
+    Returns:
+        Whether the client may use the block again.
+    """
+    engine.release_host_buffers()
+    if not backend().shares_host_memory:
+        polling = Polling(_TRANSFER_SECONDS, _TRANSFER_INTERVAL)
+        while channel.lent.is_read(block) and polling.pause():
+            engine.release_host_buffers()
+    return channel.lent.release_arguments(block)
 
 
 def _do(engine: Engine, session: Session, run: Run, channel: RunChannel, draining: bool, reply: Reply) -> None:

@@ -162,6 +162,10 @@ class Lent:
         self._reading[number] = block, reference
         return Reader(whole)
 
+    def is_read(self, number: int) -> bool:
+        """Return whether an array or a transfer still uses the arguments in a block."""
+        return self._reading[number][1]() is not None
+
     def fill(self, number: int, arrays: Sequence[HostArray]) -> bool:
         """Write arrays into a block that the client offered; return False if they do not fit."""
         block = self._blocks[number] = self._remove_lent(number)  # stays lent to the client

@@ -209,6 +209,28 @@ def test_arguments_are_those_of_the_call_however_late_the_device_reads_them(fake
     assert found == [[100_001.0 * n, 17.0 * n, n + 1, n, n] for n in range(5)]
 
 
+def test_calls_of_large_values_use_the_same_blocks_of_shared_memory(fake: Any) -> None:
+    program = """
+        import json, numpy as np, jitclient
+        from jitclient.wire.shared_memory import Block
+
+        made, init = [], Block.__init__
+        Block.__init__ = lambda self, *arguments: (made.append(arguments), init(self, *arguments))[1]
+        double = jitclient.jit(lambda x: x * 2)
+        x, counts = np.ones(500_000, np.float32), []
+        for n in range(40):
+            x[:] = n
+            result = double(x)
+            assert np.asarray(result)[-1] == 2 * n
+            del result
+            put = jitclient.device_put(x).block_until_ready()
+            counts.append(len(made))
+        print(json.dumps(counts[-1] - counts[9]))
+    """
+    with fake.serving(OTHER_PLATFORM_SLOW="0.01"):
+        assert fake.run(program, **FAKE) == 0
+
+
 @pytest.mark.parametrize("first_use", ["jax.devices()", "jax.numpy.ones(3)", "jax.random.key(0)"])
 def test_a_client_that_uses_jax_first_takes_no_device(fake: Any, run_script: Any, first_use: str) -> None:
     program = f"""
