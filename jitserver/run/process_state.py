@@ -274,7 +274,8 @@ _WORKING_STATE = frozenset(
     [
         *("copyreg.dispatch_table", "copy.dispatch_table", "pickle.dispatch_table", "warnings.filters", "gc.callbacks"),
         *("sys.modules", "sys.meta_path", "sys.path_importer_cache", "time.tzname"),
-        *("logging._handlerList", "sysconfig._CONFIG_VARS", "tempfile.tempdir", "linecache.cache"),
+        *("logging._handlerList", "sysconfig._CONFIG_VARS", "linecache.cache"),
+        *("tempfile.tempdir", "tempfile._name_sequence"),
         *("threading._active", "threading._dangling", "threading._shutdown_locks", "threading._threading_atexits"),
         *("typing._overload_registry", "typing._cleanups", "gettext._translations"),
         *("inspect.modulesbyfile", "inspect._filesbymodname", "importlib._bootstrap._module_locks"),

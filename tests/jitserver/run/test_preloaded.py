@@ -78,7 +78,11 @@ PACKAGES = {
     """,
     "uses_audits": "import audits; VALUE = audits.VALUE",
     "binds": "from builtins import open; from os import getcwd; from random import seed; VALUE = 1",
-    "stores": "import tempfile; VALUE = tempfile.gettempdir()",
+    "stores": """
+        import tempfile
+        with tempfile.NamedTemporaryFile():
+            VALUE = tempfile.gettempdir()
+    """,
     "spawns": "import asyncio, multiprocessing; VALUE = 1",
 }
 """Installed packages. Each has a value of its import."""

@@ -87,6 +87,7 @@ OWN = [
     "import atexit; atexit.register(print)",
     "import copyreg; copyreg.pickle(type('Own', (), {}), print)",
     "import random; random.random()",
+    "import tempfile; tempfile.NamedTemporaryFile().close()",
 ]
 
 PROBE = r"""
