@@ -209,13 +209,15 @@ def test_arguments_are_those_of_the_call_however_late_the_device_reads_them(fake
     assert found == [[100_001.0 * n, 17.0 * n, n + 1, n, n] for n in range(5)]
 
 
-def test_calls_of_large_values_use_the_same_blocks_of_shared_memory(fake: Any) -> None:
+def test_large_values_of_calls_and_puts_use_the_same_blocks_of_shared_memory(fake: Any) -> None:
     program = """
         import json, numpy as np, jitclient
+        from jitclient.session.blocks import Blocks
         from jitclient.wire.shared_memory import Block
 
-        made, init = [], Block.__init__
+        made, init, loaded, load = [], Block.__init__, [], Blocks.load
         Block.__init__ = lambda self, *arguments: (made.append(arguments), init(self, *arguments))[1]
+        Blocks.load = lambda self, run, values: loaded.append(bool(values)) or load(self, run, values)
         double = jitclient.jit(lambda x: x * 2)
         x, counts = np.ones(500_000, np.float32), []
         for n in range(40):
@@ -224,11 +226,13 @@ def test_calls_of_large_values_use_the_same_blocks_of_shared_memory(fake: Any) -
             assert np.asarray(result)[-1] == 2 * n
             del result
             put = jitclient.device_put(x).block_until_ready()
-            counts.append(len(made))
-        print(json.dumps(counts[-1] - counts[9]))
+            x[:] = -1
+            assert np.asarray(put)[-1] == n
+            counts.append((len(made), sum(loaded)))
+        print(json.dumps(np.subtract(counts[-1], counts[9]).tolist()))
     """
     with fake.serving(OTHER_PLATFORM_SLOW="0.01"):
-        assert fake.run(program, **FAKE) == 0
+        assert fake.run(program, **FAKE) == [0, 60]
 
 
 @pytest.mark.parametrize("first_use", ["jax.devices()", "jax.numpy.ones(3)", "jax.random.key(0)"])

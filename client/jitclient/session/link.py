@@ -141,6 +141,7 @@ class Link:
             self._pipeline = Pipeline()
         self.platform, self._installed = welcome.platform, welcome.installed
         self.finishes_calls = welcome.finishes_calls
+        self._pipeline.shares_puts = not welcome.finishes_calls
         self.daemon_process, self._begun = welcome.process, welcome.begun
         self._identity = dataclasses.replace(self._identity, token=welcome.token)
         self.next_handle = welcome.first_handle

@@ -22,6 +22,9 @@ class Pipeline:
         self.outbox = Outbox()
         self.blocks: Blocks | None = None
         """Shared memory of the connection, if it has any."""
+        self.shares_puts = False
+        """Whether attachments of puts may be in that memory. On the CPU they go over the socket instead, into memory
+        that becomes the array; an accelerator reads them where they are."""
 
     def advance(self, connection: ClientConnection) -> None:
         """Read the answers that have arrived; send the queue if the daemon is idle or a batch is full.
@@ -90,8 +93,7 @@ class Pipeline:
         sent = self.outbox.enter(run, may_resend and not attachments)
         if may_resend and attachments:
             attachments = self._copy_attachments(sent, attachments)
-        elif self.blocks is not None and run.calls:
-            # The attachments of puts go over the socket instead, into memory that becomes the array.
+        elif self.blocks is not None and (run.calls or self.shares_puts):
             attachments = self.blocks.load(run, attachments)
         body = _encode(run)
         may_send = self.outbox.weigh(sent, len(body))
