@@ -43,8 +43,22 @@ class Round:
 
 CORE = Round((1,), programs=("decorated", "effects", "handles", "made", "nodes", "places", "precision"))
 SEEDS = Round((1, 2), then=1)
+
+
+def marks(these: Round, case: str) -> list[pytest.MarkDecorator]:
+    found = [pytest.mark.core if these is CORE else pytest.mark.slow]
+    if case.startswith("effects."):
+        found.append(pytest.mark.callbacks)
+    if case in ON_CPU:
+        found.append(pytest.mark.cpu(reason=ON_CPU[case]))
+    return found
+
+
+ON_CPU = {"nodes.case_distribution_with_shapes": "eigh"}
+"""Cases of what not every platform has, by what that is."""
+
 ROUNDS = [
-    pytest.param(these, case, marks=[pytest.mark.core if these is CORE else pytest.mark.slow], id=f"{these}-{case}")
+    pytest.param(these, case, marks=marks(these, case), id=f"{these}-{case}")
     for these in (CORE, SEEDS, Round((3,), verifies=True))
     for case in cases(PROGRAMS)
     if not these.programs or case.partition(".")[0] in these.programs

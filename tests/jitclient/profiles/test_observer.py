@@ -91,6 +91,7 @@ def nothing_recorded_after(daemon: str, counts: Callable[..., Any]) -> Iterator[
     assert "__enter__" not in vars(TraceAnnotation)
 
 
+@pytest.mark.cpu(reason="a profiler that records operations")
 @pytest.mark.usefixtures("warm")
 def test_the_daemon_is_another_host_on_the_same_clock(daemon: str, tmp_path: Path, counts: Callable[..., Any]) -> None:
     with nothing_recorded_after(daemon, counts), jax.profiler.trace(tmp_path, create_perfetto_trace=True):
@@ -119,6 +120,7 @@ def test_the_daemon_is_another_host_on_the_same_clock(daemon: str, tmp_path: Pat
     assert any(event.get("name") == "around" and event["pid"] != shown["pid"] for event in trace)
 
 
+@pytest.mark.cpu(reason="a profiler that records operations")
 @pytest.mark.usefixtures("warm")
 def test_operations_have_the_names_of_plain_jax(tmp_path: Path) -> None:
     plain = jax.jit(profiled_step.__wrapped__)
