@@ -21,7 +21,7 @@ PROFILED = """
 
     import jitclient
 
-    train = {"jax": jax, "jitclient": jitclient}[library].jit(ppo.make_train(updates=2))
+    train = {"jax": jax, "jitclient": jitclient}[library].jit(ppo.make_train(updates=1))
     key = jax.random.key(0)
     _, (lengths, losses) = train(key, 1e-3)
     losses = np.asarray(losses)
