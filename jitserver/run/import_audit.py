@@ -64,9 +64,11 @@ class ImportAudit:
             note_path(path, self._read)
             return own_scandir(path)
 
-        def audited_open(file: Any, *arguments: Any, **options: Any) -> Any:
-            note_path(file, self._read)
-            return own_open(file, *arguments, **options)
+        def audited_open(file: Any, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+            # Nothing is read of a file that is made, as tempfile does in a directory that changes all the time.
+            if mode[:1] not in ("w", "x"):
+                note_path(file, self._read)
+            return own_open(file, mode, *arguments, **options)
 
         own_getcwd, own_stat, own_open = os.getcwd, os.stat, builtins.open
         own_listdir, own_scandir = os.listdir, os.scandir

@@ -91,3 +91,15 @@ def test_files_of_the_system_have_no_times(site: Path, monkeypatch: pytest.Monke
     with audit:
         importlib.import_module("looked_at")
     assert not any(path.startswith("/proc/") for path in audit._files)
+
+
+def test_files_that_imports_make_are_no_input(site: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("made")
+    made = folder / "made"
+    lines = f"with tempfile.NamedTemporaryFile(dir={str(folder)!r}):", f"    open({str(made)!r}, 'w').close()"
+    (site / "looked_at.py").write_text("\n".join(["import tempfile", *lines]))
+    with ImportAudit() as audit:
+        importlib.import_module("looked_at")
+    made.write_text("more")
+    (folder / "another").touch()
+    assert audit.changed() == ""
