@@ -486,6 +486,7 @@ def test_connections_are_bounded_and_those_beyond_are_told(
         assert peer_of(daemon.address).is_cut_off()
         for peer in more + peers:
             peer.close()
+        until(lambda: len(daemon.sockets()) <= held - 4, "room to ask")
         until(lambda: not daemon.counts().sessions, "the end of the sessions")
         with client_of(daemon.address):
             works()
