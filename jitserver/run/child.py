@@ -6,7 +6,6 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Collection
 from typing import Any
 
 from jitclient.core import compat
@@ -15,15 +14,14 @@ from jitserver.run.request import KEPT_BY_PYTHON, Request
 from jitserver.run.standard_input import StandardInput
 
 
-def become(request: Request, received: list[int], libraries: Collection[int]) -> None:
+def become(request: Request, received: list[int]) -> None:
     """Take over the command's process state from a request.
 
     Args:
         request: the request, with the state of the command's process.
         received: the file descriptors that came with the request.
-        libraries: the file descriptors that imported modules hold.
     """
-    _install_fds(request.fds, received, libraries)
+    _install_fds(request.fds, received)
     os.chdir(request.cwd)
     os.umask(request.umask)
     os.environb.clear()
@@ -35,11 +33,15 @@ def become(request: Request, received: list[int], libraries: Collection[int]) ->
     for module, name in CWD_ATTRIBUTES.items():
         if module in sys.modules:
             setattr(sys.modules[module], name, request.cwd)
+    forget_temporary_directory()
+    compat.restart_log_clock()
+
+
+def forget_temporary_directory() -> None:
+    """Let the next use find the directory for temporary files, by the variables of that moment."""
     temporary: Any = sys.modules.get("tempfile")
-    # Found at its first use, by variables that the program may set.
     if temporary is not None and temporary.tempdir in temporary._candidate_tempdir_list():
         temporary.tempdir = None
-    compat.restart_log_clock()
 
 
 def clear_signals() -> None:
@@ -61,10 +63,10 @@ def open_fds() -> set[int]:
     return found
 
 
-def _install_fds(numbers: list[int], received: list[int], libraries: Collection[int]) -> None:
+def _install_fds(numbers: list[int], received: list[int]) -> None:
     above = max(*numbers, *received) + 1
     moved = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, above) for fd in received]
-    for fd in open_fds() - set(moved) - set(libraries):
+    for fd in open_fds() - set(moved):
         os.close(fd)
     for number, fd in zip(numbers, moved, strict=True):
         os.dup2(fd, number)

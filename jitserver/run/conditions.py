@@ -8,7 +8,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 from jitserver.run import process_facts
@@ -53,8 +53,9 @@ class Conditions:
         self._variables = process_facts.native_variables(_environment())
         self._finders = finders()
 
-    def allow(self, written: Mapping[str, str | None]) -> None:
-        """Take over what imports have set: variables, and the filters of warnings."""
+    def allow(self, written: Mapping[str, str | None], added: Sequence[object]) -> None:
+        """Take over what imports have set: variables, the filters of warnings, and finders that they have added."""
+        self._finders += added
         self._values[_FILTERS] = _reporting()
         self._variables = {**self._variables, **process_facts.native_variables(written)}
 

@@ -83,8 +83,8 @@ class Effects:
 
         Call it after each import: it compares with the state at the last call.
         """
-        if self._audit.has_read_cwd:
-            return f"{module} reads the working directory"
+        if self._audit.has_read:
+            return f"{module} reads {self._audit.has_read}"
         if self._environment.has_iterated:
             return f"{module} reads all environment variables"
         if self._registrations.made:

@@ -9,7 +9,11 @@ import sys
 from collections.abc import Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
-from jitserver.run.import_graph import is_importing
+from jitserver.run.import_graph import running_modules
+from jitserver.run.replacement import Replacement
+
+_get_item, _set_item = os._Environ.__getitem__, os._Environ.__setitem__
+_delete_item, _iterate = os._Environ.__delitem__, os._Environ.__iter__
 
 _ITERATES = {"tqdm.utils": "TQDM_"}
 """Modules that iterate over all environment variables, and the prefix of the names that they look for."""
@@ -52,44 +56,49 @@ class EnvironmentLog:
         self._batch = 0
         self._written: dict[str, frozenset[str]] = {}
         self._iterated = ""
+        self._replacement = Replacement()
 
     def __enter__(self) -> "EnvironmentLog":
-        log = self
+        # The methods, not the class: an import may store `type(os.environ)`. `os.environb` has the same class.
+        def get_item(environ: Any, key: Any) -> Any:
+            # `items` looks up each name that `__iter__` yields: those are in the log.
+            if environ is os.environ and isinstance(key, str) and key != self._iterated:
+                self._note(key, _value_of(key))
+            return _get_item(environ, key)
 
-        class LoggedEnviron(os._Environ):  # type: ignore[type-arg]
-            def __getitem__(self, key: Any) -> Any:
-                # `items` looks up each name that `__iter__` yields: those are in the log.
-                if isinstance(key, str) and key != log._iterated:
-                    log._note(key, _value_of(key))
-                return super().__getitem__(key)
+        def set_item(environ: Any, key: Any, value: Any) -> None:
+            _set_item(environ, key, value)
+            if environ is os.environ:
+                self._note(key, value, is_write=True)
 
-            def __setitem__(self, key: Any, value: Any) -> None:
-                super().__setitem__(key, value)
-                log._note(key, value, is_write=True)
+        def delete_item(environ: Any, key: Any) -> None:
+            _delete_item(environ, key)
+            if environ is os.environ:
+                self._note(key, None, is_write=True)
 
-            def __delitem__(self, key: Any) -> None:
-                super().__delitem__(key)
-                log._note(key, None, is_write=True)
+        def iterate(environ: Any) -> Iterator[Any]:
+            if environ is not os.environ:
+                yield from _iterate(environ)
+                return
+            running = running_modules(_SKIPPED_MODULES)
+            prefix = next((prefix for module, prefix in _ITERATES.items() if module in running), None)
+            if prefix is None:
+                self.has_iterated = True
+            else:
+                self._note(prefix, _with_prefix(prefix, {name: _value_of(name) or "" for name in _iterate(environ)}))
+            for key in _iterate(environ):
+                self._iterated = key
+                yield key
+            self._iterated = ""
 
-            def __iter__(self) -> Iterator[Any]:
-                running = _running()[0]
-                prefix = next((prefix for module, prefix in _ITERATES.items() if module in running), None)
-                if prefix is None:
-                    log.has_iterated = True
-                else:
-                    log._note(
-                        prefix, _with_prefix(prefix, {name: _value_of(name) or "" for name in super().__iter__()})
-                    )
-                for key in super().__iter__():
-                    log._iterated = key
-                    yield key
-                log._iterated = ""
-
-        os.environ.__class__ = LoggedEnviron
+        self._replacement.put(os._Environ, "__getitem__", get_item)
+        self._replacement.put(os._Environ, "__setitem__", set_item)
+        self._replacement.put(os._Environ, "__delitem__", delete_item)
+        self._replacement.put(os._Environ, "__iter__", iterate)
         return self
 
     def __exit__(self, *_: object) -> None:
-        os.environ.__class__ = os._Environ
+        self._replacement.undo()
 
     def revert(self) -> None:
         """Undo what the last import set, so that the next one finds the original variables. Ends a batch.
@@ -100,9 +109,9 @@ class EnvironmentLog:
             later = (each for each in sys.modules if each not in loaded and not _is_of_python(each))
             self._log.append(_Access(name, _value_of(name), frozenset(later), "", self._batch, False))
             if name in self._environment:
-                os._Environ.__setitem__(os.environ, name, self._environment[name])
+                _set_item(os.environ, name, self._environment[name])
             elif _value_of(name) is not None:
-                os._Environ.__delitem__(os.environ, name)
+                _delete_item(os.environ, name)
         self._written.clear()
         self._batch += 1
 
@@ -144,24 +153,11 @@ class EnvironmentLog:
         return {name: each.value for name, each in written.items()}, ""  # type: ignore[misc]
 
     def _note(self, name: str, value: str | dict[str, str] | None, is_write: bool = False) -> None:
-        running, imported = _running()
+        running = running_modules(_SKIPPED_MODULES)
         if is_write:
             self._written.setdefault(name, frozenset(sys.modules))
-        self._log.append(_Access(name, value, running, imported, self._batch, is_write))
-
-
-def _running() -> tuple[frozenset[str], str]:
-    """Return the modules whose code runs now, up to the module that is being imported, and that module."""
-    frame: Any = sys._getframe(1)
-    running = []
-    while frame is not None:
-        name = str(frame.f_globals.get("__name__"))
-        if name not in _SKIPPED_MODULES:
-            running.append(name)
-            if is_importing(frame):
-                break
-        frame = frame.f_back
-    return frozenset(running), running[-1] if running else ""
+        imported = running[-1] if running else ""
+        self._log.append(_Access(name, value, frozenset(running), imported, self._batch, is_write))
 
 
 def _is_of_python(module: str) -> bool:

@@ -72,7 +72,6 @@ class Helper:
         self._lock = open_lock(address.lock_path)
         self._imports = Imports(self._key, self._exit_with_daemon)
         self._wake_read, self._wake_write = os.pipe()
-        self._libraries: set[int] = set()
         self._listener: socket.socket
         self._daemon: int | None = None
         self._is_daemon_remote = remote(settings().address) is not None
@@ -98,7 +97,6 @@ class Helper:
         os.chdir(self._address.path.parent)
         fast_exit.register()
         self._or_restart(self._imports.update())
-        self._libraries = child.open_fds() - own
         self._listener = self._address.listen()
         self._listener.setblocking(False)
         try:
@@ -180,7 +178,7 @@ class Helper:
             # `become` closes its file descriptor with all others.
             sock.detach()
             with self._imports.preloaded.visible():
-                child.become(request, received, self._libraries)
+                child.become(request, received)
                 internals.find_plugins_in(scan.directory_of(request.command, request.cwd))
                 self._imports.seeding.reseed()
             settings.cache_clear()
@@ -202,9 +200,6 @@ class Helper:
     def _refusal(self, request: Request) -> str:
         """Return why a run needs a fresh process; empty if it does not."""
         environment = {os.fsdecode(name): os.fsdecode(value) for name, value in request.environment}
-        taken = self._libraries.intersection(request.fds)
-        if taken:
-            return f"imported modules use file descriptor {min(taken)}"
         return self._imports.differ(environment, request.cwd) or scan.refusal(
             request.command, request.cwd, self._imports.preloaded
         )

@@ -1,13 +1,15 @@
-"""Audit of a helper's imports: the files and directories that they read, which must not change."""
+"""Audit of a helper's imports: what they read that may differ in a run, such as files, which must not change."""
 
 import builtins
 import io
 import os
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Set
 from typing import Any
 
+from jitclient.capture.user_code.installed import OWN_PACKAGES
+from jitserver.run.import_graph import running_modules
 from jitserver.run.replacement import Replacement
 
 CWD_ATTRIBUTES = {"multiprocessing.process": "ORIGINAL_DIR", "rich": "_IMPORT_CWD"}
@@ -16,8 +18,14 @@ CWD_ATTRIBUTES = {"multiprocessing.process": "ORIGINAL_DIR", "rich": "_IMPORT_CW
 _CWD_READERS = (*CWD_ATTRIBUTES, "tempfile")
 """Modules that may ask for the working directory: their stored value is corrected, or used as a last resort only."""
 
+_TERMINAL_FUNCTIONS = ("isatty", "get_terminal_size")
+"""Functions of `os` that tell about terminals."""
+
 _SYSTEM_DIRECTORIES = ("/dev/", "/proc/", "/sys/")
 """Directories of system files, which have no lasting modification times and change only with the machine."""
+
+_READS = ("__getitem__", "__iter__", "__len__", "__contains__", "__eq__", "__repr__", "copy", "count", "index", "pop")
+"""Methods of lists that read."""
 
 _SKIPPED_MODULES = ("_collections_abc", "collections.abc", "genericpath", "os", "pathlib", "posixpath", __name__)
 
@@ -26,11 +34,13 @@ class ImportAudit:
     """Context that records the inputs of the modules that are imported in it.
 
     Attributes:
-        has_read_cwd: whether an import has asked for the working directory.
+        has_read: an input of an import that is different in each run; empty if there is none.
     """
 
     def __init__(self) -> None:
-        self.has_read_cwd = False
+        self.has_read = ""
+        self._ask_for_terminals: set[str] = set()
+        self._find_temporary_directory: set[str] = set()
         self._relative: set[str] = set()
         self._read: set[str] = set()
         self._looked_up: set[str] = set()
@@ -43,9 +53,23 @@ class ImportAudit:
         self._stamp_all(sys.path)
 
         def getcwd() -> str:
-            if _caller() not in _CWD_READERS:
-                self.has_read_cwd = True
+            caller = _caller()
+            if caller == "tempfile":
+                self._find_temporary_directory.update(running_modules())
+            if caller not in _CWD_READERS:
+                self.has_read = "the working directory"
             return own_getcwd()
+
+        def read_arguments() -> None:
+            if _caller().partition(".")[0] not in OWN_PACKAGES:
+                self.has_read = "the arguments of the program"
+
+        def noting_terminals(function: Callable[..., Any]) -> Callable[..., Any]:
+            def ask(*arguments: Any) -> Any:
+                self._ask_for_terminals.update(running_modules())
+                return function(*arguments)
+
+            return ask
 
         def note_path(path: Any, absolute: set[str]) -> None:
             if isinstance(path, (str, bytes, os.PathLike)):
@@ -70,6 +94,11 @@ class ImportAudit:
                 note_path(file, self._read)
             return own_open(file, mode, *arguments, **options)
 
+        for name in _TERMINAL_FUNCTIONS:
+            self._replacement.put(os, name, noting_terminals(getattr(os, name)))
+        for stream in (sys.stdin, sys.stdout, sys.stderr):
+            self._replacement.put(stream, "isatty", noting_terminals(stream.isatty))
+        self._replacement.put(sys, "argv", _watched(sys.argv, read_arguments))
         own_getcwd, own_stat, own_open = os.getcwd, os.stat, builtins.open
         own_listdir, own_scandir = os.listdir, os.scandir
         for function in (getcwd, listdir, scandir):
@@ -101,6 +130,14 @@ class ImportAudit:
         """
         return next((path for path in self._relative if os.path.lexists(os.path.join(cwd, path))), "")
 
+    def ask_for_terminals(self, modules: Set[str]) -> bool:
+        """Return whether the imports of modules asked about a terminal; helpers have none."""
+        return not modules.isdisjoint(self._ask_for_terminals)
+
+    def find_temporary_directory(self, modules: Set[str]) -> bool:
+        """Return whether the imports of modules asked for the directory for temporary files, which Python stores."""
+        return not modules.isdisjoint(self._find_temporary_directory)
+
     def _stamp_all(self, paths: Iterable[str]) -> None:
         """Stamp the paths that have no stamp yet, and keep earlier stamps, so that later changes show."""
         self._files = {path: _stamp(path) for path in paths if path} | self._files
@@ -111,12 +148,27 @@ class ImportAudit:
         return paths | directories | {path for path in self._read if not path.startswith(_SYSTEM_DIRECTORIES)}
 
 
-def _caller() -> Any:
+def _caller() -> str:
     """Return the name of the calling module, skipping the modules in `_SKIPPED_MODULES`."""
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") in _SKIPPED_MODULES:
         frame = frame.f_back
-    return frame and frame.f_globals.get("__name__")
+    return str(frame.f_globals.get("__name__")) if frame is not None else ""
+
+
+def _watched(values: list[str], before_read: Callable[[], None]) -> list[str]:
+    """Return a list of the same values that calls a function before each read."""
+
+    def watching(name: str) -> Callable[..., Any]:
+        method = getattr(list, name)
+
+        def read(self: list[str], *arguments: Any) -> Any:
+            before_read()
+            return method(self, *arguments)
+
+        return read
+
+    return type("Arguments", (list,), {name: watching(name) for name in _READS})(values)  # type: ignore[no-any-return]
 
 
 def _file_of(module: Any) -> str | None:

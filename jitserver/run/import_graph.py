@@ -3,15 +3,22 @@
 import builtins
 import importlib.util
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from importlib.machinery import ExtensionFileLoader
 from itertools import islice
-from types import FrameType
+from types import CodeType
 from typing import Any
 
 from jitserver.run.replacement import Replacement
 
 _bootstrap: Any = importlib._bootstrap
 """Python's own import system, in which `importlib.import_module` looks up its function."""
+
+_NATIVE_LOADERS: Mapping[CodeType, Callable[[Mapping[str, Any]], str]] = {
+    ExtensionFileLoader.create_module.__code__: lambda variables: str(variables["spec"].name),
+    ExtensionFileLoader.exec_module.__code__: lambda variables: str(variables["module"].__name__),
+}
+"""Functions of Python in which modules of native code run when they are imported; and whose import it is."""
 
 
 class ImportGraph:
@@ -29,7 +36,7 @@ class ImportGraph:
         """
         self.modules: set[str] = set()
         self._after_each = after_each
-        self._imports: dict[str, set[str]] = {}
+        self._imports: dict[str, dict[str, None]] = {}
         self._replacement = Replacement()
 
     def __enter__(self) -> "ImportGraph":
@@ -65,16 +72,36 @@ class ImportGraph:
         self._replacement.undo()
         self.modules |= sys.modules.keys() - self._loaded
 
-    def closure(self, name: str) -> set[str]:
-        """Return a module and all modules that were imported for it, whether its import or an earlier one did so."""
-        found, left = {name}, [name]
+    def add_part(self, package: str, name: str) -> None:
+        """Add a part that is there whenever its package is."""
+        self._imports.setdefault(package, {})[name] = None
+
+    def closure(self, name: str) -> list[str]:
+        """Return all modules that were imported for a module, whether its import or an earlier one did so, and itself.
+
+        They are in the order in which the imports would finish in a process that has imported none of them.
+        """
+        order, begun, left = [], set(), [(name, False)]
         while left:
-            new = self._imports.get(left.pop(), set()) - found
-            found |= new
-            left += new
-        return found
+            each, is_done = left.pop()
+            package = each.rpartition(".")[0]
+            if is_done:
+                order.append(each)
+            elif each in begun:
+                continue
+            elif package in self._imports.get(each, {}) and package not in begun:
+                # The package is first, and may import the module itself.
+                left += [(each, False), (package, False)]
+            else:
+                begun.add(each)
+                left.append((each, True))
+                left += [(inner, False) for inner in reversed(self._imports.get(each, {}))]
+        return order
 
     def _note(self, name: str, parts: Iterable[str], loaded: int) -> None:
+        if "*" in parts:
+            # Python looks at each of these names, which may load a part.
+            parts = getattr(sys.modules.get(name), "__all__", ())
         parts = [inner for part in parts if (inner := f"{name}.{part}") in sys.modules]
         # Native code imports modules without a call of `__import__`.
         new = islice(reversed(sys.modules), max(len(sys.modules) - loaded, 0))
@@ -83,13 +110,14 @@ class ImportGraph:
         self._after_each(imported)
 
     def _add(self, importer: str, names: Iterable[str]) -> None:
-        new = set(names) - self._imports.setdefault(importer, set())
-        self._imports[importer] |= new
+        known = self._imports.setdefault(importer, {})
+        new = [name for name in dict.fromkeys(names) if name not in known]
+        known.update(dict.fromkeys(new))
         for name in new:
             # The import of a module imports the packages above it.
             package = name.rpartition(".")[0]
             if package:
-                self._imports.setdefault(name, set()).add(package)
+                self._imports.setdefault(name, {})[package] = None
 
 
 def _absolute(name: str, namespace: Mapping[str, Any], level: int) -> str:
@@ -101,15 +129,44 @@ def _absolute(name: str, namespace: Mapping[str, Any], level: int) -> str:
         return name
 
 
-def is_importing(frame: FrameType) -> bool:
-    """Return whether a frame is that of a module that is being imported."""
+def _imported_by(frame: Any) -> str:
+    """Return the name of the module whose import runs in a frame: its own code, or its loader if that is native code.
+
+    Empty if none does.
+    """
+    native = _NATIVE_LOADERS.get(frame.f_code)
+    if native is not None:
+        return native(frame.f_locals)
     spec = frame.f_globals.get("__spec__")
-    return frame.f_code.co_name == "<module>" and getattr(spec, "_initializing", False)
+    is_importing = frame.f_code.co_name == "<module>" and getattr(spec, "_initializing", False)
+    return str(frame.f_globals["__name__"]) if is_importing else ""
+
+
+def running_modules(skipped: Container[str] = ()) -> list[str]:
+    """Return the modules whose functions run now, the innermost first, and last the one that is being imported.
+
+    Args:
+        skipped: modules that are left out.
+    """
+    frame: Any = sys._getframe(1)
+    running = []
+    while frame is not None:
+        imported = _imported_by(frame)
+        name = imported or str(frame.f_globals.get("__name__"))
+        if name not in skipped:
+            running.append(name)
+            if imported:
+                break
+        frame = frame.f_back
+    return running
 
 
 def imported_now() -> str:
     """Return the innermost module that is being imported, whose functions or those of others have made a call."""
     frame: Any = sys._getframe(2)
-    while frame is not None and not is_importing(frame):
+    while frame is not None:
+        imported = _imported_by(frame)
+        if imported:
+            return imported
         frame = frame.f_back
-    return str(frame.f_globals["__name__"]) if frame is not None else ""
+    return ""

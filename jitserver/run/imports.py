@@ -13,11 +13,12 @@ from collections.abc import Callable, Collection, Mapping
 
 from jitclient.jaxside import internals
 from jitclient.jaxside.operations import preparation
-from jitserver.run import fast_exit, history, process_state, warm_caches
+from jitserver.run import child, fast_exit, history, process_state, warm_caches
 from jitserver.run.audit_hooks import AuditHooks
 from jitserver.run.effects import PACKAGES_WITH_STATE, Effects, Registrations, redirected_output
 from jitserver.run.environment_log import EnvironmentLog
 from jitserver.run.filters import Filters
+from jitserver.run.finders import Finders
 from jitserver.run.import_audit import ImportAudit
 from jitserver.run.import_graph import ImportGraph
 from jitserver.run.loggers import Loggers
@@ -62,8 +63,15 @@ class Imports:
         self._filters = Filters()
         self._audit_hooks = AuditHooks()
         self._registrations = Registrations()
+        self._finders = Finders()
         self.preloaded = Preloaded(
-            self._graph, self.audit, self._environment, self._loggers, self._filters, self._audit_hooks
+            self._graph,
+            self.audit,
+            self._environment,
+            self._loggers,
+            self._filters,
+            self._audit_hooks,
+            self._finders,
         )
         self.total = 0, 0.0
         self.operations: list[bytes] = []
@@ -158,14 +166,18 @@ class Imports:
             except BaseException as error:
                 problem = f"importing {name} raises {type(error).__name__}"
             else:
+                # The next import finds variables and finders, and looks for other things, as if it was the first.
                 self._environment.revert()
+                self._finders.note()
+                child.forget_temporary_directory()
                 problem = effects.of(name)
                 if not self._filters.revert():
                     problem = problem or f"{name} changes warning filters"
             found = {name: problem} if problem else {}
             if effects.changed_state:
                 new = sys.modules.keys() - loaded - {name}
-                found |= {one: f"{one}{_IMPORTED_BY}{name}" for one in names if one in new}
+                # A module that was unfit before keeps the reason that says what it does itself.
+                found |= {one: f"{one}{_IMPORTED_BY}{name}" for one in names if one in new and one not in unfit}
             if found:
                 return found
         return {}

@@ -6,19 +6,27 @@ is the one that the imported module uses.
 """
 
 import logging
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any
 
 from jitserver.run.import_graph import imported_now
+from jitserver.run.replacement import Replacement
 
 _manager: Any = logging.root.manager
+_RELATIONS = ("_cache", "manager", "name", "parent")
+"""Attributes of a logger that say which it is, and relate it to others."""
+
+_CHANGES = ("addHandler", "removeHandler", "addFilter", "removeFilter")
+"""Methods that change a logger without setting an attribute."""
 
 
 class Loggers:
-    """Context that records which loggers imports ask for; and these loggers, which can be hidden."""
+    """Context that records which loggers imports ask for and set; and these loggers, which can be hidden."""
 
     def __init__(self) -> None:
         self._asked_for: dict[str, dict[str, None]] = {}
+        self._set_by: dict[str, set[str]] = {}
+        self._replacement = Replacement()
         self._hidden: dict[str, logging.Logger] = {}
         self._is_import = False
 
@@ -30,11 +38,32 @@ class Loggers:
             found: logging.Logger = own(name)
             return found
 
-        _manager.getLogger = get_logger
+        def note(logger: logging.Logger) -> None:
+            name = getattr(logger, "name", "")
+            # A logger that is being made is not there yet.
+            if _manager.loggerDict.get(name) is logger:
+                self._set_by.setdefault(name, set()).add(imported_now())
+
+        def noting(method: Callable[..., None]) -> Callable[..., None]:
+            def change(logger: logging.Logger, *arguments: Any) -> None:
+                note(logger)
+                method(logger, *arguments)
+
+            return change
+
+        def set_attribute(logger: logging.Logger, name: str, value: object) -> None:
+            if name not in _RELATIONS:
+                note(logger)
+            object.__setattr__(logger, name, value)
+
+        self._replacement.put(_manager, "getLogger", get_logger)
+        self._replacement.put(logging.Logger, "__setattr__", set_attribute)
+        for name in _CHANGES:
+            self._replacement.put(logging.Logger, name, noting(getattr(logging.Logger, name)))
         return self
 
     def __exit__(self, *_: object) -> None:
-        del _manager.getLogger
+        self._replacement.undo()
 
     def hide(self) -> None:
         """Hide all loggers that there are."""
@@ -52,9 +81,15 @@ class Loggers:
         """Show the loggers that the imports of modules make."""
         self._make(self._names_for(modules))
 
-    def taken(self, modules: Set[str]) -> str:
-        """Return the name of a logger of modules in whose place the program has another one; empty if there is none."""
-        return next((name for name in self._names_for(modules) if name in self._hidden and _is_made(name)), "")
+    def differs(self, modules: Set[str]) -> str:
+        """Return which logger the imports of modules would find in another state now; empty if there is none."""
+        for name in self._names_for(modules):
+            if name in self._hidden and _is_made(name):
+                return f"the program has set the logger {name}"
+            others = self._set_by.get(name, set()) - modules
+            if name in self._hidden and others and _state(self._hidden[name]) != _state(logging.getLoggerClass()(name)):
+                return f"the logger {name} was set by {min(others)}, which the program has not imported"
+        return ""
 
     def _names_for(self, modules: Set[str]) -> list[str]:
         return [name for module, names in self._asked_for.items() if module in modules for name in names]
@@ -83,6 +118,6 @@ def _is_made(name: str) -> bool:
 
 
 def _state(logger: logging.Logger) -> tuple[object, ...]:
-    """Return the type and the attributes of a logger, without those that relate it to others."""
-    own = {name: value for name, value in vars(logger).items() if name not in ("_cache", "manager", "parent")}
+    """Return the type and the settings of a logger."""
+    own = {name: value for name, value in vars(logger).items() if name not in _RELATIONS}
     return type(logger), own

@@ -11,6 +11,7 @@ import importlib.abc
 import importlib.machinery
 import os
 import sys
+import tempfile
 import types
 from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
@@ -23,6 +24,7 @@ from jitserver.run.audit_hooks import AuditHooks
 from jitserver.run.conditions import Conditions
 from jitserver.run.environment_log import EnvironmentLog
 from jitserver.run.filters import Filters
+from jitserver.run.finders import Finders
 from jitserver.run.import_audit import ImportAudit
 from jitserver.run.import_graph import ImportGraph
 from jitserver.run.loggers import Loggers
@@ -42,6 +44,7 @@ class Preloaded:
         loggers: Loggers,
         filters: Filters,
         audit_hooks: AuditHooks,
+        finders: Finders,
     ) -> None:
         """Hide nothing yet.
 
@@ -52,9 +55,11 @@ class Preloaded:
             loggers: which loggers the imports have made.
             filters: which filters of warnings the imports have added.
             audit_hooks: which audit hooks the imports have registered.
+            finders: which finders the imports have added.
         """
         self._graph, self._audit, self._environment = graph, audit, environment
-        self._loggers, self._filters, self._audit_hooks = loggers, filters, audit_hooks
+        self._loggers, self._filters = loggers, filters
+        self._audit_hooks, self._finders = audit_hooks, finders
         self._hidden: dict[str, Any] = {}
         self._bindings: dict[str, tuple[dict[str, Any], str]] = {}
         self._conditions = Conditions()
@@ -82,16 +87,21 @@ class Preloaded:
                 continue
             self._hidden[name] = sys.modules.pop(name)
             parent, _, attribute = name.rpartition(".")
+            if spec.name != name:
+                # Another object that the package put there, without an import.
+                self._graph.add_part(parent, name)
             holder = self._hidden.get(parent, sys.modules.get(parent))
             if isinstance(holder, types.ModuleType) and vars(holder).get(attribute) is module:
                 self._bindings[name] = vars(holder), attribute
                 del vars(holder)[attribute]
+        self._finders.hide(self._hidden)
         self._loggers.hide()
 
     @contextlib.contextmanager
     def visible(self) -> Iterator[None]:
         """Show all modules within a block."""
         self._show(list(self._hidden))
+        self._finders.show()
         self._loggers.show()
         try:
             yield
@@ -138,8 +148,7 @@ class Preloaded:
         return next((spec for spec in found if spec is not None), None)
 
     def _import(self, name: str) -> None:
-        closure = self._graph.closure(name)
-        names = [each for each in self._hidden if each in closure]
+        names = [each for each in self._graph.closure(name) if each in self._hidden]
         if self._on_difference is None:
             self._show(names)
             return
@@ -155,7 +164,9 @@ class Preloaded:
         self._loggers.show_for({*names})
         self._filters.show_for({*names})
         self._audit_hooks.show_for({*names})
-        self._conditions.allow(written)
+        self._conditions.allow(written, self._finders.show_for(names))
+        if self._audit.find_temporary_directory({*names}):
+            tempfile.gettempdir()
         interop.have_loaded(names)
 
     def _show(self, names: Sequence[str]) -> None:
@@ -175,12 +186,14 @@ class Preloaded:
         files = self._audit.finds_other_files(".")
         if files:
             return {}, f"imports read {files} in the working directory"
+        if self._audit.ask_for_terminals({*names}) and any(map(os.isatty, range(3))):
+            return {}, "imports ask whether there is a terminal, and there is one"
         written, variable = self._environment.replay(set(names), os.environ)
         if variable:
             return {}, f"environment variable {variable} differs from its value when the helper imported {name}"
-        logger = self._loggers.taken({*names})
+        logger = self._loggers.differs({*names})
         if logger:
-            return {}, f"the program has set the logger {logger}"
+            return {}, logger
         packages = {each.partition(".")[0] for each in names} - sys.stdlib_module_names
         native = {each.partition(".")[0] for each in names if self._is_native(each)} & packages
         changed = self._conditions.changed(packages, native)

@@ -5,6 +5,7 @@ finders of its own modules, functions that pickle its classes. What was there be
 """
 
 import builtins
+import contextlib
 import copyreg
 import csv
 import decimal
@@ -110,6 +111,25 @@ def _streams() -> list[tuple[object, ...]]:
     return [(_Same(stream), stream.line_buffering, process_facts.stream_settings(stream)) for stream in streams]
 
 
+def _open_files() -> list[str]:
+    """Return the open file descriptors with their files, but for the one that lists them."""
+    found = []
+    for number in sorted(map(int, listdir("/proc/self/fd"))):
+        with contextlib.suppress(OSError):
+            found.append(f"{number} {os.readlink(f'/proc/self/fd/{number}')}")
+    return found
+
+
+_THREE = 3.0
+"""Operand of results that Python computes when they are asked for, not when it compiles this file."""
+
+
+def _arithmetic() -> list[float]:
+    """Return results that differ if native code has changed how the processor rounds, or treats tiny numbers."""
+    third, least = 1 / _THREE, sys.float_info.min / _THREE
+    return [third, -third, least, least * _THREE]
+
+
 def _status(field: str) -> str:
     with open("/proc/self/status") as status:
         return next((line for line in status if line.startswith(field)), "")
@@ -163,6 +183,9 @@ _FIXED: Mapping[str, Callable[[], Any]] = {
     "the standard streams": _streams,
     # Reads of `os.environ` are watched during imports.
     "environment variables": lambda: dict(os.environb),
+    # A process that imports nothing would have fewer, and other numbers for the files that it opens.
+    "open file descriptors": _open_files,
+    "arithmetic of the processor": _arithmetic,
     # `os.getcwd` is watched during imports.
     "the working directory": lambda: os.readlink("/proc/self/cwd"),
     "the umask": lambda: _status("Umask"),

@@ -1,6 +1,8 @@
 """Functions that are replaced during imports, and put back afterwards: also where an import has bound them."""
 
+import functools
 import sys
+from types import FunctionType
 from typing import Any
 
 
@@ -8,21 +10,30 @@ class Replacement:
     """Replacement of functions by others that record their calls, from the first `put` to `undo`."""
 
     def __init__(self) -> None:
-        self._replaced: list[tuple[Any, str, Any, Any]] = []
+        self._replaced: list[tuple[Any, str, Any, Any, bool]] = []
         self._known: set[str] = set()
 
     def put(self, owner: Any, name: str, function: Any) -> None:
-        """Let `owner.name`, an attribute of a module or of another object, be this function."""
+        """Let `owner.name`, an attribute of a module or of another object, be this function.
+
+        The attribute may be that of the owner's class, or of its bases.
+        """
         if not self._replaced:
             self._known = {*sys.modules}
-        self._replaced.append((owner, name, getattr(owner, name), function))
+        self._replaced.append((owner, name, getattr(owner, name), function, name in vars(owner)))
+        if isinstance(function, FunctionType):
+            # An import may store its name, as `functools.wraps` does.
+            functools.update_wrapper(function, self._replaced[-1][2])
         setattr(owner, name, function)
 
     def undo(self) -> None:
         """Put all functions back, also in modules that were imported since then: `from builtins import open`."""
         originals = {}
-        for owner, name, original, function in reversed(self._replaced):
-            setattr(owner, name, original)
+        for owner, name, original, function, is_own in reversed(self._replaced):
+            if is_own:
+                setattr(owner, name, original)
+            else:
+                delattr(owner, name)
             originals[id(function)] = original
         for module in sys.modules.keys() - self._known:
             namespace = getattr(sys.modules[module], "__dict__", {})

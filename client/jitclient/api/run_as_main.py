@@ -90,7 +90,8 @@ def _become_main(argv: list[str]) -> None:
     # The second name that `multiprocessing` gives the main module, for objects from processes that it has spawned.
     if "__mp_main__" in sys.modules:
         sys.modules["__mp_main__"] = main
-    sys.argv = argv
+    # The list stays the same, because imported modules may hold it.
+    sys.argv[:] = argv
 
 
 def _run_file(file: str) -> int:

@@ -54,6 +54,8 @@ _NOT_COMPARED = {
     *("gc.callbacks", "warnings.filters", "_warnings.filters", "threading._active", "threading._shutdown_locks"),
     *("copyreg.dispatch_table", "copy.dispatch_table", "pickle.dispatch_table", "logging._startTime"),
     *("posix.environ", "logging._handlerList", "threading._threading_atexits"),
+    # Filled where jitclient looks for the directories of packages.
+    "sysconfig._CONFIG_VARS",
     # These change as soon as anything imports `typing_extensions`, as the command itself does.
     *("typing._overload_registry", "typing._cleanups", "typing._check_generic", "typing._collect_parameters"),
 }
@@ -144,6 +146,11 @@ def _umask() -> int:
     return mask
 
 
+def _arithmetic(least: float) -> list[float]:
+    """Divide numbers, a tiny one as well: native code may set how the processor does it."""
+    return [least / 3, least / 3 * 3, least / least / 3, -least / least / 3]
+
+
 def _signals() -> Mapping[str, str]:
     return {
         signal.Signals(number).name if number in set(signal.Signals) else str(number): described(
@@ -213,6 +220,7 @@ def state() -> dict[str, object]:
         "environment": dict(os.environ),
         "working directory": os.getcwd(),
         "umask": _umask(),
+        "arithmetic": _arithmetic(sys.float_info.min),
         "limits": [resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")],
         "processors": (sorted(os.sched_getaffinity(0)), os.getpriority(os.PRIO_PROCESS, 0)),
         "locale": (locale.setlocale(locale.LC_ALL), repr(locale.localeconv())),

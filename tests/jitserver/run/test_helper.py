@@ -142,6 +142,7 @@ MISBEHAVED = {
     ),
     "import os; os.environb[b'SET_BY_IMPORT'] = b'x'": "changes environment variables",
     "import os; here = os.getcwd()": "reads the working directory",
+    "import sys; name = sys.argv[0]": "reads the arguments of the program",
     "import os; everything = dict(os.environ)": "reads all environment variables",
     "import jax; jax.devices()": "starts a backend of JAX",
     "import jax; jax.config.update('jax_enable_x64', True)": "changes JAX's setting jax_enable_x64",
@@ -157,6 +158,17 @@ def test_it_leaves_alone_what_only_a_run_may_do(source: str, cold: Any, site: Pa
     install(site, "well", "")
     learn(cold, until, *names, "misbehaved", "well")
     assert unfit(cold) == {"misbehaved": f"misbehaved {MISBEHAVED[source]}"}
+
+
+@pytest.mark.slow
+def test_a_package_that_another_imports_keeps_its_own_reason(cold: Any, site: Path, until: Any) -> None:
+    install(site, "misbehaved", "import wave; wave.WAVE_FORMAT_PCM = 5")
+    install(site, "uses", "import misbehaved")
+    learn(cold, until, "misbehaved", "uses")
+    assert unfit(cold) == {
+        "misbehaved": "misbehaved changes wave.WAVE_FORMAT_PCM",
+        "uses": "uses changes wave.WAVE_FORMAT_PCM",
+    }
 
 
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))"
@@ -269,6 +281,19 @@ def test_a_package_may_keep_the_streams_of_its_import(cold: Any, site: Path, unt
     assert plain.stdout.startswith("first\nsecond\na\n b c\n\nd")
     done = cold.run("--verbose", script, input=given)
     assert (done.stdout, done.stderr) == (plain.stdout, "")
+
+
+@pytest.mark.slow
+def test_no_file_that_an_import_keeps_open_is_open_in_another_run(cold: Any, site: Path, until: Any) -> None:
+    install(site, "first", "FILE = open('/dev/zero', 'rb')\ndef read(): return FILE.read(1)")
+    install(site, "later", "FILE = open('/dev/zero', 'rb')\ndef read(): return FILE.read(1)")
+    source = "import os; print([number for number in range(50) if os.path.exists(f'/proc/self/fd/{number}')])"
+    for name in ("first", "later"):
+        learn(cold, until, name)
+        assert unfit(cold)[name] == f"{name} changes open file descriptors"
+        script = cold.script(source)
+        assert cold.run(script).stdout == cold.plain(script).stdout
+        assert cold.run(cold.script(f"import {name}; print({name}.read())")).stdout == "b'\\x00'\n"
 
 
 @pytest.mark.slow

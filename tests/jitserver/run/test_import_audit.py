@@ -85,6 +85,54 @@ def test_a_path_of_the_working_folder_for_which_imports_looked(site: Path) -> No
     assert audit.finds_other_files(str(site)) == "rc"
 
 
+READS = [
+    "sys.argv[1:]",
+    "list(sys.argv)",
+    "'--fast' in sys.argv",
+    "' '.join(sys.argv)",
+    "[*sys.argv]",
+    "sys.argv == []",
+]
+
+
+@pytest.mark.parametrize("read", READS)
+def test_an_import_that_reads_the_arguments_is_noted(read: str, site: Path) -> None:
+    (site / "looked_at.py").write_text(f"import sys\nfrom sys import argv\nVALUE = {read}\n")
+    own, audit = sys.argv, ImportAudit()
+    with audit:
+        found = importlib.import_module("looked_at")
+    assert audit.has_read == "the arguments of the program"
+    assert (found.VALUE, found.argv) == (eval(read), own)
+    assert found.argv is sys.argv is own
+
+
+def test_arguments_that_are_not_read_are_not_noted(site: Path) -> None:
+    (site / "looked_at.py").write_text("from sys import argv\n")
+    audit = ImportAudit()
+    with audit:
+        importlib.import_module("looked_at")
+    assert audit.has_read == ""
+
+
+@pytest.mark.parametrize(
+    "ask", ["sys.stdout.isatty()", "sys.stdin.isatty()", "os.isatty(2)", "shutil.get_terminal_size()"]
+)
+def test_the_modules_that_ask_about_a_terminal_are_noted(ask: str, site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    (site / "looked_at.py").write_text(f"import os, shutil, sys\ndef ask(): return {ask}\n")
+    (site / "asks.py").write_text("import looked_at\nlooked_at.ask()\n")
+    monkeypatch.delitem(sys.modules, "asks", raising=False)
+    audit = ImportAudit()
+    with audit:
+        importlib.import_module("looked_at")
+        assert not audit.ask_for_terminals({"looked_at"})
+        importlib.import_module("asks")
+    assert audit.ask_for_terminals({"asks"})
+    assert not audit.ask_for_terminals({"pytest"})
+    assert "isatty" not in vars(sys.stdout)
+
+
 def test_files_of_the_system_have_no_times(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (site / "looked_at.py").write_text("import os\nopen('/proc/self/status').close()\nos.listdir('/proc/self/fd')\n")
     audit = ImportAudit()

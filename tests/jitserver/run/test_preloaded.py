@@ -59,6 +59,28 @@ PACKAGES = {
         logging.getLogger("handles.part").addHandler(logging.NullHandler())
         VALUE = logging.getLogger("handles.part").handlers
     """,
+    "quiets": "import logging; logging.getLogger('quieted').setLevel(40)",
+    "quieted": "import logging; VALUE = logging.getLogger('quieted').level",
+    "holds": "from sys import argv as VALUE",
+    **{
+        f"looks_{place}": f"""
+            import sys
+            class Finder:
+                def find_spec(self, name, path=None, target=None):
+                    return None
+            sys.meta_path.insert({at}, Finder())
+            VALUE = 1
+        """
+        for place, at in {"first": "0", "last": "len(sys.meta_path)", "before": "-1"}.items()
+    },
+    "looks_after_it": "import looks_last, looks_first\nVALUE = 1",
+    "puts": """
+        import sys, types
+        part = sys.modules["puts.part"] = types.SimpleNamespace(__spec__=types.__spec__)
+        def has_part():
+            return part is sys.modules.get("puts.part")
+        VALUE = 1
+    """,
     "finds": "import os; VALUE = os.path.exists('configuration')",
     "optional": "try:\n    import absent\n    VALUE = 1\nexcept ImportError:\n    VALUE = 0",
     "native": "import numpy; VALUE = numpy.float32(1)",
@@ -77,12 +99,24 @@ PACKAGES = {
         VALUE = 1
     """,
     "uses_audits": "import audits; VALUE = audits.VALUE",
-    "binds": "from builtins import open; from os import getcwd; from random import seed; VALUE = 1",
-    "stores": """
+    "binds": """
+        import functools
+        from builtins import open
+        from os import environ, getcwd
+        from random import seed
+        KIND = type(environ)
+        def has_kind():
+            return KIND is type(environ)
+        VALUE = functools.wraps(open)(lambda: None).__qualname__
+    """,
+    **dict.fromkeys(
+        ("stores", "stores_too"),
+        """
         import tempfile
         with tempfile.NamedTemporaryFile():
             VALUE = tempfile.gettempdir()
     """,
+    ),
     "spawns": "import asyncio, multiprocessing; VALUE = 1",
 }
 """Installed packages. Each has a value of its import."""
@@ -130,6 +164,30 @@ PROGRAMS = {
         "print(l.getLogger('handles.part').getEffectiveLevel())",
         "handles",
     ),
+    "a logger that another package sets": ("import quieted", "quieted"),
+    "a logger that an import sets before": ("import quiets, quieted", "quieted"),
+    "finders": (
+        """
+        import sys
+        def show():
+            modules = [getattr(each, "__name__", type(each).__module__) for each in sys.meta_path]
+            print([each for each in modules if not each.startswith("jit")])
+        show()
+        import looks_first
+        show()
+        import looks_before
+        show()
+        import looks_last
+        show()
+        """,
+        "looks_last",
+    ),
+    "finders of what a package imports": (
+        "import looks_after_it, sys; print([type(each).__module__ for each in sys.meta_path if 'looks' in repr(each)])",
+        "looks_after_it",
+    ),
+    "a part that is no module": ("import puts; print(puts.has_part(), puts.part.__spec__.name)", "puts"),
+    "the arguments": ("import holds, sys; assert holds.VALUE is sys.argv", "holds"),
     "the names of loggers": (
         "import logging; print(sorted(logging.root.manager.loggerDict)); import handles, logs; "
         "print(sorted(logging.root.manager.loggerDict))",
@@ -151,12 +209,21 @@ PROGRAMS = {
         "uses",
     ),
     "bound by an import": (
-        "import binds, os, random; print(binds.open is open, binds.getcwd is os.getcwd, binds.seed == random.seed)",
+        "import binds, os, random; print(binds.open is open, binds.getcwd is os.getcwd, binds.seed == random.seed, "
+        "binds.has_kind())",
         "binds",
     ),
     "a directory for temporary files": (
         "import tempfile, uses, configures_tempfile; print(tempfile.gettempdir())",
         "uses",
+    ),
+    "a directory for temporary files, before an import looks for it": (
+        "import configures_tempfile, stores_too",
+        "stores_too",
+    ),
+    "a directory for temporary files, after an import has looked for it": (
+        "import stores_too, configures_tempfile, tempfile; print(tempfile.tempdir, tempfile.gettempdir())",
+        "stores_too",
     ),
     "times of log records": (
         "import logging, os, uses; record = logging.makeLogRecord({}); "
@@ -211,12 +278,18 @@ IN_THE_HELPER = {
     "an audit hook of a package that is not imported",
     "bound by an import",
     "a directory for temporary files",
+    "a directory for temporary files, after an import has looked for it",
     "times of log records",
     "objects from spawned processes",
     "loggers disabled before",
     "loggers disabled after",
     "a logger set before",
     "a level that loggers inherit",
+    "a logger that an import sets before",
+    "a part that is no module",
+    "the arguments",
+    "finders",
+    "finders of what a package imports",
     "the names of loggers",
     "imported by name",
     "imported in a thread",

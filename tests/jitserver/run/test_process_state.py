@@ -12,6 +12,11 @@ CHANGES = {
     "import sys; sys.stdin.reconfigure(errors='ignore')": "the standard streams",
     "import os; os.environ['SET'] = 'x'": "environment variables",
     "import os; os.putenv('SET', 'x'); os.environ.pop('HOME')": "environment variables",
+    "import os; kept = os.open('/dev/null', os.O_RDONLY)": "open file descriptors",
+    # FE_UPWARD of x86, and that of Arm: each machine refuses the other.
+    "import ctypes; libm = ctypes.CDLL('libm.so.6'); [libm.fesetround(each) for each in (0x800, 0x400000)]": (
+        "arithmetic of the processor"
+    ),
     "import os; os.chdir('/tmp')": "the working directory",
     "import os; os.umask(0o077)": "the umask",
     "import resource as r; r.setrlimit(r.RLIMIT_CORE, (0, 0))": "resource limits",

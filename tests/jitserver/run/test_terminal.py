@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from ...prepared import prepared
+from .conftest import install, learn
 
 SHELL = """
 import os, signal, sys
@@ -93,6 +94,22 @@ def user(request: pytest.FixtureRequest, warm: Any) -> Iterator[Any]:
     yield start
     for one in users:
         one.close()
+
+
+@pytest.mark.slow
+def test_a_package_that_asks_at_its_import_finds_the_terminal(cold: Any, site: Any, until: Any) -> None:
+    install(site, "asks", "import sys; VALUE = sys.stdout.isatty()")
+    learn(cold, until, "asks")
+    script = cold.script("import asks; print(asks.VALUE)")
+    without = cold.run("--verbose", script)
+    assert (without.stdout, without.stderr) == ("False\n", "")
+    at = User(cold, cold.arguments("--verbose", script)[1:])
+    try:
+        shown = at.sees("ended with 0")
+    finally:
+        at.close()
+    assert "imports ask whether there is a terminal, and there is one" in shown
+    assert shown.endswith("True\r\n")
 
 
 def test_it_is_a_terminal_of_the_same_size(user: Any) -> None:
