@@ -24,10 +24,10 @@ _TERMINAL_FUNCTIONS = ("isatty", "get_terminal_size")
 _SYSTEM_DIRECTORIES = ("/dev/", "/proc/", "/sys/")
 """Directories of system files, which have no lasting modification times and change only with the machine."""
 
-_READS = ("__getitem__", "__iter__", "__len__", "__contains__", "__eq__", "__repr__", "copy", "count", "index", "pop")
-"""Methods of lists that read."""
-
-_SKIPPED_MODULES = ("_collections_abc", "collections.abc", "genericpath", "os", "pathlib", "posixpath", __name__)
+_SKIPPED_MODULES = (
+    *("_collections_abc", "collections.abc", "genericpath", "os", "pathlib", "posixpath"),
+    *(__name__, Replacement.__module__),
+)
 
 
 class ImportAudit:
@@ -98,7 +98,8 @@ class ImportAudit:
             self._replacement.put(os, name, noting_terminals(getattr(os, name)))
         for stream in (sys.stdin, sys.stdout, sys.stderr):
             self._replacement.put(stream, "isatty", noting_terminals(stream.isatty))
-        self._replacement.put(sys, "argv", _watched(sys.argv, read_arguments))
+        # Each look-up: an import that keeps the list, as in a default argument, would have the helper's in each run.
+        self._replacement.watch(sys, "argv", read_arguments)
         own_getcwd, own_stat, own_open = os.getcwd, os.stat, builtins.open
         own_listdir, own_scandir = os.listdir, os.scandir
         for function in (getcwd, listdir, scandir):
@@ -154,21 +155,6 @@ def _caller() -> str:
     while frame is not None and frame.f_globals.get("__name__") in _SKIPPED_MODULES:
         frame = frame.f_back
     return str(frame.f_globals.get("__name__")) if frame is not None else ""
-
-
-def _watched(values: list[str], before_read: Callable[[], None]) -> list[str]:
-    """Return a list of the same values that calls a function before each read."""
-
-    def watching(name: str) -> Callable[..., Any]:
-        method = getattr(list, name)
-
-        def read(self: list[str], *arguments: Any) -> Any:
-            before_read()
-            return method(self, *arguments)
-
-        return read
-
-    return type("Arguments", (list,), {name: watching(name) for name in _READS})(values)  # type: ignore[no-any-return]
 
 
 def _file_of(module: Any) -> str | None:

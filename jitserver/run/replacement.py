@@ -2,7 +2,8 @@
 
 import functools
 import sys
-from types import FunctionType
+from collections.abc import Callable
+from types import FunctionType, ModuleType
 from typing import Any
 
 
@@ -12,6 +13,7 @@ class Replacement:
     def __init__(self) -> None:
         self._replaced: list[tuple[Any, str, Any, Any, bool]] = []
         self._known: set[str] = set()
+        self._watched: list[ModuleType] = []
 
     def put(self, owner: Any, name: str, function: Any) -> None:
         """Let `owner.name`, an attribute of a module or of another object, be this function.
@@ -26,8 +28,23 @@ class Replacement:
             functools.update_wrapper(function, self._replaced[-1][2])
         setattr(owner, name, function)
 
+    def watch(self, module: ModuleType, name: str, before_read: Callable[[], None]) -> None:
+        """Call a function before each look-up of an attribute of a module by Python code, until `undo`."""
+
+        def read(self: ModuleType) -> Any:
+            before_read()
+            return vars(self)[name]
+
+        def write(self: ModuleType, value: Any) -> None:
+            vars(self)[name] = value
+
+        self._watched.append(module)
+        module.__class__ = type(module.__name__, (ModuleType,), {name: property(read, write)})
+
     def undo(self) -> None:
         """Put all functions back, also in modules that were imported since then: `from builtins import open`."""
+        for watched in self._watched:
+            watched.__class__ = ModuleType
         originals = {}
         for owner, name, original, function, is_own in reversed(self._replaced):
             if is_own:
@@ -41,3 +58,4 @@ class Replacement:
                 if id(value) in originals:
                     namespace[name] = originals[id(value)]
         self._replaced.clear()
+        self._watched.clear()

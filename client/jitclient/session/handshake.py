@@ -331,4 +331,6 @@ def _greet(
 
 def _this_program() -> str:
     """Return a text that identifies this process to people on the daemon's machine."""
-    return f"{' '.join(' '.join(sys.orig_argv).split()):.200} (pid {os.getpid()} on {socket.gethostname()})"
+    # The interpreter without its directory, so that a short column shows more than a path.
+    words = [os.path.basename(word) for word in sys.orig_argv[:1]] + sys.orig_argv[1:]
+    return f"{' '.join(' '.join(words).split()):.200} (pid {os.getpid()} on {socket.gethostname()})"

@@ -4,6 +4,7 @@ import importlib
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -85,29 +86,38 @@ def test_a_path_of_the_working_folder_for_which_imports_looked(site: Path) -> No
     assert audit.finds_other_files(str(site)) == "rc"
 
 
-READS = [
-    "sys.argv[1:]",
-    "list(sys.argv)",
-    "'--fast' in sys.argv",
-    "' '.join(sys.argv)",
-    "[*sys.argv]",
-    "sys.argv == []",
-]
+READS = {
+    "a word": "VALUE = sys.argv[0]",
+    "a name": "from sys import argv as VALUE",
+    "a default": "def main(argv=sys.argv): return argv\nVALUE = main()",
+    "an attribute of a class": "class Main: argv = sys.argv\nVALUE = Main.argv",
+    "by its text": "VALUE = getattr(sys, 'argv')",
+}
 
 
 @pytest.mark.parametrize("read", READS)
 def test_an_import_that_reads_the_arguments_is_noted(read: str, site: Path) -> None:
-    (site / "looked_at.py").write_text(f"import sys\nfrom sys import argv\nVALUE = {read}\n")
+    (site / "looked_at.py").write_text(f"import sys\n{READS[read]}\n")
     own, audit = sys.argv, ImportAudit()
     with audit:
         found = importlib.import_module("looked_at")
     assert audit.has_read == "the arguments of the program"
-    assert (found.VALUE, found.argv) == (eval(read), own)
-    assert found.argv is sys.argv is own
+    assert found.VALUE is (own[0] if read == "a word" else own)
+    assert sys.argv is own
+    assert type(sys) is ModuleType
+
+
+def test_an_import_may_set_the_arguments(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (site / "looked_at.py").write_text("import sys\nsys.argv = ['set']\n")
+    monkeypatch.setattr(sys, "argv", [])
+    audit = ImportAudit()
+    with audit:
+        importlib.import_module("looked_at")
+    assert sys.argv == ["set"]  # noted as a change of the state of the process
 
 
 def test_arguments_that_are_not_read_are_not_noted(site: Path) -> None:
-    (site / "looked_at.py").write_text("from sys import argv\n")
+    (site / "looked_at.py").write_text("import sys\ndef main(): return sys.argv\n")
     audit = ImportAudit()
     with audit:
         importlib.import_module("looked_at")

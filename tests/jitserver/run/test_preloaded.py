@@ -62,6 +62,12 @@ PACKAGES = {
     "quiets": "import logging; logging.getLogger('quieted').setLevel(40)",
     "quieted": "import logging; VALUE = logging.getLogger('quieted').level",
     "holds": "from sys import argv as VALUE",
+    "defaults": """
+        import sys
+        def arguments(argv=sys.argv):
+            return argv
+        VALUE = 1
+    """,
     **{
         f"looks_{place}": f"""
             import sys
@@ -188,6 +194,10 @@ PROGRAMS = {
     ),
     "a part that is no module": ("import puts; print(puts.has_part(), puts.part.__spec__.name)", "puts"),
     "the arguments": ("import holds, sys; assert holds.VALUE is sys.argv", "holds"),
+    "the arguments as a default": (
+        "import defaults, sys; print(type(defaults.arguments()), defaults.arguments() is sys.argv)",
+        "defaults",
+    ),
     "the names of loggers": (
         "import logging; print(sorted(logging.root.manager.loggerDict)); import handles, logs; "
         "print(sorted(logging.root.manager.loggerDict))",
@@ -288,6 +298,7 @@ IN_THE_HELPER = {
     "a logger that an import sets before",
     "a part that is no module",
     "the arguments",
+    "the arguments as a default",
     "finders",
     "finders of what a package imports",
     "the names of loggers",
