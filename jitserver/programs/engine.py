@@ -142,6 +142,8 @@ class Engine:
         components, refusal = keys.components_of(key, request.parts), self.programs.refusal(key.text)
         found = compare_with_nearest(self.cache.get, self.cache.named, key.text, components, request.name, refusal)
         found.crashes = self.journal.strikes.refusal(found.key)
+        if found.found is None:
+            found.lab_seconds = self.programs.lab_seconds(keys.call_key(request.lookup), key)
         return found
 
 

@@ -121,14 +121,27 @@ class Programs:
     def key_of(self, lookup: Lookup) -> CallKey | tuple[tuple[str, ...], ...]:
         """Return the key of a lookup's program, or the lists of names whose state the client must send first."""
         base = keys.call_key(lookup)
+        found = self._key_of(base, lookup)
+        if found is None and self._names.ask_share(base.text):
+            found = self._key_of(base, lookup)
+        return base if found is None else found
+
+    def _key_of(self, base: CallKey, lookup: Lookup) -> CallKey | tuple[tuple[str, ...], ...] | None:
         lists, sent = self._names.lists_of(base.text), {each.names: each for each in lookup.manifests}
         if not all(names in sent for names in lists if names):
             return tuple(names for names in lists if names)
-        for names in filter(None, lists):
-            key = base.under(sent[names])
+        for one in [*(sent[names] for names in lists if names), Manifest()]:
+            key = base.under(one)
             if self.cache.get(key.text) is not None or key.text in self._refusals:
                 return key
-        return base
+            if self.lab_seconds(base, key) is not None:
+                return key
+        return None
+
+    def lab_seconds(self, base: CallKey, key: CallKey) -> float | None:
+        """Return what making a program took, if the lab's cache has it; None if it has not."""
+        seconds, share = self._names.seconds_shared(base.text), self.cache.share
+        return seconds if seconds is not None and share is not None and share.has(key.text) else None
 
     def prepare(self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase) -> tuple[Entry, bool]:
         """Return the program of a request, and whether this call made it.

@@ -76,6 +76,24 @@ def test_the_trace_of_a_client_counts_for_what_a_program_takes_to_make(lab: Any,
             assert (share.found, share.seconds_saved >= 1) == (found, bool(found))
 
 
+def test_an_explanation_asks_the_lab(lab: Any, tmp_path: Path) -> None:
+    made, _ = PROGRAM.split("    found = step(")
+    explained = f"""{made}
+    x = jnp.arange(5.0)[::-1]
+    before = jitclient.explain(step, x).level
+    step(x)
+    print(json.dumps([before, jitclient.explain(step, x).level, jitclient.explain(step, 1).level]))
+    """
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
+        assert lab.run(PROGRAM) == VALUE
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other"):
+        assert lab.run(explained) == ["L2", "L0", None]
+        counts = lab.counts()
+        assert (counts["traces"], counts["share"].found) == (0, 1)
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other"):
+        assert lab.run(explained) == ["L1", "L0", None]
+
+
 def test_a_program_that_this_machine_cannot_load_is_made_here(lab: Any, tmp_path: Path) -> None:
     with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
         assert lab.run(PROGRAM) == VALUE

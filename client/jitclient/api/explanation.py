@@ -23,6 +23,7 @@ from jitclient.wire.explaining import Difference, Explain
 from jitclient.wire.introspection import EntryInfo
 
 _MAX_SHOWN = 12
+_LEVELS = {"L0": "this process has called it", "L1": "the daemon has it", "L2": "the lab's cache has it"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Explanation:
     Attributes:
         program: short form of the call: `step(f32[33,8])`.
         hit: whether the program exists.
-        level: "L0": this process has called it; "L1": the daemon has it; None: a miss.
+        level: "L0": this process has called it; "L1": the daemon has it; "L2": the lab's cache has it; None: a miss.
         differences: for a miss, the differences of the call from the most similar program of that name.
         nearest: call key of that program.
         cost_seconds: time that making the program took; for a miss, the time that making the most similar one took.
@@ -52,8 +53,7 @@ class Explanation:
     def __str__(self) -> str:
         cost = "" if self.cost_seconds is None else labels.seconds(self.cost_seconds)
         if self.hit:
-            where = "this process has called it" if self.level == "L0" else "the daemon has it"
-            lines = [f"hit ({self.level}: {where}{f', made in {cost}' if cost else ''})"]
+            lines = [f"hit ({self.level}: {_LEVELS[self.level or 'L1']}{f', made in {cost}' if cost else ''})"]
         elif self.reason is not None:
             lines = [self.reason]
         else:
@@ -112,6 +112,8 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     note = str(identity.captured.set_order) if identity.order else None
     if explained.found is not None and not explained.crashes:
         return Explanation(program, hit=True, level="L1", cost_seconds=_cost(explained.found), note=note)
+    if explained.lab_seconds is not None and not explained.crashes:
+        return Explanation(program, hit=True, level="L2", cost_seconds=explained.lab_seconds, note=note)
     reason = explained.crashes or (f"traced in the client: {explained.refusal}" if explained.refusal else None)
     nearest = explained.nearest
     if reason or nearest is None:

@@ -76,6 +76,7 @@ class Explained(Message):
     refusal: str = ""  # why the daemon cannot make the program
     crashes: str = ""  # why the daemon refuses to load the program
     names: tuple[tuple[str, ...], ...] = ()  # lists of names whose state selects the program
+    lab_seconds: float | None = None  # if the lab's cache has the program: what making such a program took
 
 
 # Parts of the arguments, and as many again.

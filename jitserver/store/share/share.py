@@ -72,6 +72,10 @@ class Share:
         stored.info.last_used = time.time()
         return stored, shared.executable
 
+    def has(self, key: str) -> bool:
+        """Return whether there is a program of a call key."""
+        return self.storage.has(entries.program_name(key))
+
     def count_found(self, seconds: float) -> None:
         """Count a program, or a compilation, that was found, and the seconds that this saved."""
         with self._lock:
@@ -90,7 +94,7 @@ class Share:
         if not (self.storage.options.writes and executable and seconds >= MIN_SECONDS):
             return False
         name = entries.program_name(info.key)
-        is_new = not self.storage.has(name)
+        is_new = not self.has(info.key)
         if is_new:
             if not self.storage.put(name, entries.encoded(stored, executable, member())):
                 return False
