@@ -1,10 +1,11 @@
-"""The commands `jitserver share status|push|verify|gc`: the cache of programs that the machines of a lab share."""
+"""The commands `jitserver share status|push|pull|verify|gc`: the cache of programs that the machines of a lab share."""
 
 import collections
 import contextlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -16,12 +17,18 @@ from jitclient.wire.introspection import Status
 from jitclient.wire.messages import Verb
 from jitserver.cli.common import ask, json_option, print_table, report, size, wants_json
 from jitserver.cli.status import of_share
+from jitserver.store import last_use
+from jitserver.store.archive import Moved
+from jitserver.store.checked_files import Corrupt
 from jitserver.store.disk import Store
-from jitserver.store.share import contents
+from jitserver.store.last_use import LastUse
+from jitserver.store.share import contents, scripts
 from jitserver.store.share.objects import Objects
 from jitserver.store.share.options import Options
 from jitserver.store.share.share import MIN_SECONDS, Share
+from jitserver.store.share.signing import Rejected
 from jitserver.store.share.storage import Storage
+from jitserver.store.tiers import disk_share
 
 _DAY_SECONDS = 86_400.0
 
@@ -39,7 +46,7 @@ def status() -> None:
     """Show where the lab's cache is, and what it has given to the daemon."""
     options = _options()
     with _storage_errors(options):
-        found = contents.programs(Objects(options.url))
+        found = contents.everything(Objects(options.url))
     try:
         daemon: Status | None = ask(Verb.STATUS, None, Status)
     except DaemonUnavailable:
@@ -47,8 +54,8 @@ def status() -> None:
     told = {
         "url": options.url,
         "writes": options.writes,
-        "programs": len(found),
-        "bytes": sum(entry.nbytes for entry in found),
+        **{folder.partition("-")[0]: len(each) for folder, each in found.items()},
+        "bytes": sum(entry.nbytes for each in found.values() for entry in each),
         "daemon": None if daemon is None or daemon.share is None else msgspec.structs.asdict(daemon.share),
     }
     report(told, lambda: _print_status(options, told, daemon))
@@ -57,7 +64,10 @@ def status() -> None:
 def _print_status(options: Options, told: dict[str, Any], daemon: Status | None) -> None:
     rows = [
         ["place", f"{options.url}, {'read and write' if options.writes else 'read only'}"],
-        ["programs", f"{told['programs']:,} ({size(told['bytes'])})"],
+        ["programs", f"{told['programs']:,}"],
+        ["compilations", f"{told['compilations']:,}"],
+        ["scripts", f"{told['scripts']:,}"],
+        ["size", size(told["bytes"])],
         ["the daemon", _of_daemon(options, daemon)],
     ]
     print_table(["the lab's", "cache"], rows)
@@ -73,16 +83,77 @@ def _of_daemon(options: Options, daemon: Status | None) -> str:
 
 
 @share.command()
-@click.argument("key", required=False, default="")
+@click.argument("what", metavar="[SCRIPT | KEY]", required=False, default="")
 @json_option
-def push(key: str) -> None:
-    """Upload programs of this environment: those of KEY, the beginning of a key or the name of a function, or all.
+def push(what: str) -> None:
+    """Upload what SCRIPT used when it ran last, or programs of this environment.
 
-    Programs that took under a second to make stay here.
+    For SCRIPT, such as `train.py`, or the module of a `python -m package.train`, all of it is one entry, which `pull`
+    reads: its programs, and what JAX compiled in its process. KEY is the beginning of a key or the name of a function;
+    without it, all programs are uploaded that took a second or more to make.
     """
     options = _options()
     if not options.writes:
         raise click.ClickException("JITSERVER_SHARE_MODE is `read`: this machine may not upload")
+    directory = directories.environment_directory()
+    used = last_use.of_script(directory, _script(what)) if what else None
+    if used is not None:
+        _push_script(options, directory, used)
+    elif what.endswith((".py", ".ipynb")):
+        raise click.ClickException(f"{what} has not run here with a daemon, or is running for the first time")
+    else:
+        _push_programs(options, what)
+
+
+def _script(given: str) -> str:
+    """Return the name under which the daemon notes what a script uses."""
+    return given.rpartition("/")[2]
+
+
+def _push_script(options: Options, directory: Path, used: LastUse) -> None:
+    with _storage_errors(options), _working(f"uploading what {used.script} used"):
+        pushed = scripts.push(Objects(options.url), options.key, directory, used)
+    report(
+        {"script": used.script, **pushed.moved._asdict(), "bytes": pushed.nbytes, "seconds": pushed.seconds},
+        lambda: click.echo(f"uploaded what {used.script} used: {_moved(pushed.moved)}, {size(pushed.nbytes)}"),
+    )
+
+
+@share.command()
+@click.argument("script")
+@json_option
+def pull(script: str) -> None:
+    """Download what SCRIPT used when a member ran and pushed it, so that it runs here as if it had run before.
+
+    A machine without the accelerator can do that for those that have it.
+    """
+    options, directory, name = _options(), directories.environment_directory(), _script(script)
+    with _storage_errors(options), _working(f"downloading what {name} used"):
+        try:
+            objects = Objects(options.url)
+            found = [*scripts.pull(objects, options.key, directory, name, disk_share(directory))]
+        except (Rejected, Corrupt) as error:
+            raise click.ClickException(
+                f"the entry of {name} is not valid ({error}). See `jitserver share verify`."
+            ) from error
+    if not found:
+        raise click.ClickException(
+            f"no member has pushed what {name} uses, with these versions of Python, jax and jitserver. Run it where it "
+            f"may take long, then `jitserver share push {script}`"
+        )
+    moved = Moved(sum(each.moved.programs for each in found), sum(each.moved.compilations for each in found))
+    by = ", ".join(dict.fromkeys(each.by for each in found))
+    report(
+        {"script": name, **moved._asdict(), "by": [each.by for each in found]},
+        lambda: click.echo(f"downloaded what {name} used, pushed by {by}: {_moved(moved)} that were not here"),
+    )
+
+
+def _moved(moved: Moved) -> str:
+    return f"{moved.programs:,} programs and {moved.compilations:,} compilations"
+
+
+def _push_programs(options: Options, key: str) -> None:
     store, lab = Store(directories.environment_directory(), 1 << 62), Share(Storage(options))
     found = {"uploaded": 0, "already there": 0, "too quick to make": 0, "without executable": 0}
     for info in _progress(store.infos(key), "uploading"):
@@ -114,12 +185,12 @@ def verify(removes: bool) -> None:
     problems: dict[str, str] = {}
     with _storage_errors(options):
         objects = Objects(options.url)
-        found = contents.programs(objects)
+        found = [entry for each in contents.everything(objects).values() for entry in each]
         for one in contents.checked(objects, options.key, _progress(found, "reading")):
             if one.problem:
                 problems[one.entry.name] = one.problem
             else:
-                by[one.by] += 1
+                by[one.by or "members whom the entries do not name"] += 1
         if removes and not by and problems:
             raise click.ClickException("no entry is valid under this key, which may be wrong; none is removed")
         if removes:
@@ -142,11 +213,16 @@ def _print_verified(by: collections.Counter[str], problems: dict[str, str]) -> N
 
 @share.command()
 @click.option("--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Remove entries that are older.")
-@click.option("--max-size", type=click.FloatRange(min=0), metavar="GIB", help="Remove the oldest entries beyond it.")
+@click.option(
+    "--max-size",
+    type=click.FloatRange(min=0),
+    metavar="GIB",
+    help="Remove entries beyond it: first those that save the least time for their size and age.",
+)
 @click.option("--dry-run", is_flag=True, help="Print what would be removed.")
 @json_option
 def gc(older_than: float | None, max_size: float | None, dry_run: bool) -> None:
-    """Remove old programs from the lab's cache. Machines keep the copies that they have."""
+    """Remove entries from the lab's cache. Machines keep the copies that they have."""
     if older_than is None and max_size is None:
         raise click.UsageError("say what may go: --older-than DAYS, --max-size GIB, or both")
     options = _options()
@@ -154,14 +230,15 @@ def gc(older_than: float | None, max_size: float | None, dry_run: bool) -> None:
     with _storage_errors(options):
         objects = Objects(options.url)
         limit = None if max_size is None else int(max_size * (1 << 30))
-        leaving = contents.outdated(contents.programs(objects), before, limit)
+        found = [entry for each in contents.everything(objects).values() for entry in each]
+        leaving = contents.outdated(objects, found, before, limit)
         if not dry_run:
             contents.remove(objects, _progress(leaving, "removing"))
     freed = sum(entry.nbytes for entry in leaving)
     what = "would remove" if dry_run else "removed"
     report(
-        {"programs": len(leaving), "bytes": freed, "dry_run": dry_run},
-        lambda: click.echo(f"{what} {len(leaving)} programs, {size(freed)}"),
+        {"entries": len(leaving), "bytes": freed, "dry_run": dry_run},
+        lambda: click.echo(f"{what} {len(leaving)} entries, {size(freed)}"),
     )
 
 
@@ -181,6 +258,18 @@ def _storage_errors(options: Options) -> Iterator[None]:
         raise
     except Exception as error:
         raise click.ClickException(f"cannot use {options.url}: {type(error).__name__}: {error}") from error
+
+
+@contextlib.contextmanager
+def _working(what: str) -> Iterator[None]:
+    """Show that something takes a while, on a terminal."""
+    if not sys.stderr.isatty() or wants_json():
+        yield
+        return
+    from rich.console import Console  # takes 40 ms, rarely needed
+
+    with Console(stderr=True).status(what):
+        yield
 
 
 def _progress(items: Sequence[Item], what: str) -> Iterator[Item]:

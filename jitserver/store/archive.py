@@ -72,6 +72,11 @@ def export_cache(file: Path, directories: Iterable[Path]) -> Moved:
     Raises:
         OSError: the file cannot be written.
     """
+    return write(file, (member for directory in directories for member in _contents(directory)))
+
+
+def write(file: Path, members: Iterable[tuple[str, bytes]]) -> Moved:
+    """Write members to an archive, each name once; see `export_cache`."""
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     written: dict[str, int] = {"programs": 0, "compilations": 0}
     try:
@@ -81,12 +86,11 @@ def export_cache(file: Path, directories: Iterable[Path]) -> Moved:
         ):
             _add(tar, _VERSIONS, msgspec.json.encode(versions()))
             names = set()
-            for directory in directories:
-                for name, data in _contents(directory):
-                    if name not in names:
-                        names.add(name)
-                        _add(tar, name, data)
-                        written[name.partition("/")[0]] += 1
+            for name, data in members:
+                if name not in names:
+                    names.add(name)
+                    _add(tar, name, data)
+                    written[name.partition("/")[0]] += 1
             _add(tar, _END, str(len(names)).encode())
         temporary.replace(file)
     finally:
@@ -143,12 +147,21 @@ def _contents(directory: Path) -> Iterator[tuple[str, bytes]]:
             blobs = [store.blob(name) if name else b"" for name in (stored.executable, stored.capture)]
             if None not in blobs:
                 executable, capture = (bytes(blob or b"") for blob in blobs)
-                yield f"programs/{info.key}", encoded(_Program(stored, executable, capture))
-    for path in sorted(compilations_directory(directory).glob("*")):
-        if _NAME.fullmatch(f"compilations/{path.name}"):
-            # The same holds for a compilation.
+                yield program(stored, executable, capture)
+    yield from compilations(directory, sorted(path.name for path in compilations_directory(directory).glob("*")))
+
+
+def program(stored: Stored, executable: bytes, capture: bytes = b"") -> tuple[str, bytes]:
+    """Return the member of a program: its name and its data."""
+    return f"programs/{stored.key}", encoded(_Program(stored, executable, capture))
+
+
+def compilations(directory: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the members of compilations in a cache directory. Those that are gone are left out."""
+    for name in names:
+        if _NAME.fullmatch(f"compilations/{name}"):
             with contextlib.suppress(OSError):
-                yield f"compilations/{path.name}", path.read_bytes()
+                yield f"compilations/{name}", (compilations_directory(directory) / name).read_bytes()
 
 
 def _check(name: str, data: bytes) -> None:
@@ -159,8 +172,8 @@ def _check(name: str, data: bytes) -> None:
 
 def _store(members: Iterator[tuple[str, bytes]], directory: Path, max_bytes: int) -> Moved:
     added = {"programs": 0, "compilations": 0}
-    compilations = compilations_directory(directory)
-    compilations.mkdir(mode=0o700, exist_ok=True)
+    folder = compilations_directory(directory)
+    folder.mkdir(mode=0o700, exist_ok=True)
     with contextlib.closing(Store(directory, max_bytes)) as store:
         for name, data in members:
             kind, _, key = name.partition("/")
@@ -169,10 +182,10 @@ def _store(members: Iterator[tuple[str, bytes]], directory: Path, max_bytes: int
                 is_new = store.get(key) is None
                 if is_new and store.put(stored, executable, capture) is stored:
                     raise OSError(f"{directory}: the cache cannot be written; see the warning above")
-            elif is_new := not (compilations / key).exists():
-                _write(compilations / key, data)
+            elif is_new := not (folder / key).exists():
+                _write(folder / key, data)
             added[kind] += is_new
-    trim(compilations, max_bytes // 4)
+    trim(folder, max_bytes // 4)
     return Moved(**added)
 
 

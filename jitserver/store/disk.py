@@ -75,7 +75,7 @@ class Store:
         self.max_compilations_bytes = max_bytes // 4
         self.max_bytes = max_bytes - self.max_compilations_bytes
         self._allow_eviction = allow_eviction
-        self._directory = directory
+        self.directory = directory
         self._quarantine = directory / _QUARANTINE
         self._deadlines = Deadlines()
         self._lock = threading.Lock()
@@ -191,7 +191,7 @@ class Store:
     def remove_compilations(self) -> None:
         """Delete the compilations by program text, and the records on captures."""
         trim(self.compilations_directory, 0)
-        trim(captures_directory(self._directory), 0)
+        trim(captures_directory(self.directory), 0)
 
     def trim(self) -> None:
         """Evict programs by their eviction scores if a limit is exceeded, until 90% of the limit is used."""
@@ -225,7 +225,7 @@ class Store:
 
     def _remove_evicted(self, keys: list[str]) -> None:
         self.remove(keys)
-        self._evictions.add(self._directory, len(keys))
+        self._evictions.add(self.directory, len(keys))
 
     def collect(self) -> int:
         """Check the catalog for damage, evict programs over the limits, and delete unneeded files.
@@ -298,7 +298,7 @@ class Store:
 
     def _open(self, to_write: bool) -> tuple[Catalog, Blobs]:
         with self._opening:
-            path = self._directory / CATALOG
+            path = self.directory / CATALOG
             # Users may delete the cache directory at any time.
             is_gone = not os.path.lexists(path)
             if self._opened is not None and is_gone:
@@ -306,9 +306,9 @@ class Store:
                 self._opened = None
             if self._opened is None or (to_write and not self._opened[0].writes):
                 if is_gone:
-                    self._directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    self._directory.mkdir(mode=0o700, exist_ok=True)
-                    self._directory.chmod(0o700)  # jax may have created it
+                    self.directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    self.directory.mkdir(mode=0o700, exist_ok=True)
+                    self.directory.chmod(0o700)  # jax may have created it
                 try:
                     catalog = Catalog(path)
                 except sqlite3.OperationalError:
@@ -316,7 +316,7 @@ class Store:
                         raise
                     catalog = Catalog(path, writes=False)
                 # Other threads may still read from a catalog that could only be read: it is closed after them.
-                self._opened = catalog, Blobs(self._directory / BLOBS, self._quarantine)
+                self._opened = catalog, Blobs(self.directory / BLOBS, self._quarantine)
             return self._opened
 
     def _fail(self, error: Exception) -> None:
@@ -328,7 +328,7 @@ class Store:
         if is_new:
             log.warning(
                 "disk cache: cannot use %s (%s). Writing is tried again after %.0f s.",
-                *(self._directory, error, _RETRY_SECONDS),
+                *(self.directory, error, _RETRY_SECONDS),
             )
 
     def _quarantine_catalog(self, error: Exception) -> bool:
@@ -338,11 +338,11 @@ class Store:
                 with contextlib.suppress(sqlite3.Error):
                     self._opened[0].close()
                 self._opened = None
-            for path in self._directory.glob(f"{CATALOG}*"):
+            for path in self.directory.glob(f"{CATALOG}*"):
                 with contextlib.suppress(OSError):
                     self._quarantine.mkdir(mode=0o700, exist_ok=True)
                     path.replace(self._quarantine / f"{time.time_ns()}-{path.name}")
-            path = self._directory / CATALOG
+            path = self.directory / CATALOG
             if os.path.lexists(path):
                 return False
         log.warning(

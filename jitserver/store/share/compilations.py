@@ -8,7 +8,6 @@ import contextlib
 import itertools
 import logging
 import os
-import struct
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +19,6 @@ from jitserver.store.share.storage import READ_SECONDS
 
 log = logging.getLogger(__name__)
 
-_SECONDS = struct.Struct(">d")
 _DOWNLOAD_SECONDS = 30.0
 _POLL_SECONDS = 0.5
 _RENEW_SECONDS = 5.0
@@ -82,11 +80,11 @@ class SharedCompilations:
         name = entries.compilation_name(key)
         # Asked first, as most have none, and a storage that hangs must not take as long as a download may.
         found = self._storage.get(name, MAX_ENTRY_BYTES, _DOWNLOAD_SECONDS) if self._storage.has(name) else None
-        if found is None or len(found) <= _SECONDS.size:
+        if found is None or len(found) <= entries.SECONDS.size:
             return None
-        seconds: float = _SECONDS.unpack_from(found)[0]
+        seconds: float = entries.SECONDS.unpack_from(found)[0]
         self._share.count_found(seconds)
-        return bytes(found[_SECONDS.size :]), seconds
+        return bytes(found[entries.SECONDS.size :]), seconds
 
     def put(self, key: str, executable: bytes, seconds: float) -> None:
         """Schedule the upload of an executable that took long enough to compile; then others need not wait."""
@@ -95,7 +93,7 @@ class SharedCompilations:
             return
 
         def upload() -> None:
-            self._storage.put(entries.compilation_name(key), _SECONDS.pack(seconds) + executable)
+            self._storage.put(entries.compilation_name(key), entries.SECONDS.pack(seconds) + executable)
             self._drop(key)
 
         with self._lock:

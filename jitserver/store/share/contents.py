@@ -1,17 +1,31 @@
 """Care for the lab's cache from the command line: what is there, what is valid, and what may go."""
 
+import time
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from jitserver.store.checked_files import Corrupt
-from jitserver.store.entry import Stored
-from jitserver.store.share import entries, signing
+from jitserver.store.entry import OVERHEAD_BYTES, Stored
+from jitserver.store.share import entries, scripts, signing
 from jitserver.store.share.objects import Object, Objects
 from jitserver.store.share.signing import Rejected
 
+HALF_LIFE_SECONDS = 30 * 24 * 3600.0
+"""Age at which an entry is worth half. The storage does not tell when it was used."""
+
+_ENDS = {
+    entries.FOLDER: entries.PROGRAM,
+    entries.COMPILATIONS: entries.EXECUTABLE,
+    entries.SCRIPTS: entries.SCRIPT,
+}
+"""Folders of this version, and how the names end of the entries there that take space."""
+
+_READERS = 16
+
 
 class Checked(NamedTuple):
-    """An entry of a program: its object, the program and who has made it; or why it is not valid."""
+    """An entry: its object, the program if it is one, and who has made it, if it says so; or why it is not valid."""
 
     entry: Object
     program: Stored | None
@@ -21,8 +35,18 @@ class Checked(NamedTuple):
 
 def programs(objects: Objects) -> list[Object]:
     """Return the entries of programs of this version, the oldest first."""
-    found = (entry for entry in objects.all(entries.FOLDER) if entry.name.endswith(f"/{entries.PROGRAM}"))
+    return of_kind(objects, entries.FOLDER)
+
+
+def of_kind(objects: Objects, folder: str) -> list[Object]:
+    """Return the entries in the folder of a kind, the oldest first, without those that help to find them."""
+    found = (entry for entry in objects.all(folder) if entry.name.endswith(f"/{_ENDS[folder]}"))
     return sorted(found, key=lambda entry: entry.written)
+
+
+def everything(objects: Objects) -> dict[str, list[Object]]:
+    """Return the entries of this version, by folder."""
+    return {folder: of_kind(objects, folder) for folder in _ENDS}
 
 
 def checked(objects: Objects, key: bytes, each: Iterable[Object]) -> Iterator[Checked]:
@@ -32,30 +56,60 @@ def checked(objects: Objects, key: bytes, each: Iterable[Object]) -> Iterator[Ch
         if data is None:  # another member has removed it
             continue
         try:
-            stored, shared = entries.decoded(signing.verified(key, entry.name, data))
+            yield _checked(entry, signing.verified(key, entry.name, data))
         except (Rejected, Corrupt) as error:
             reason = str(error) if isinstance(error, Rejected) else "version"
             yield Checked(entry, None, "", reason)
-        else:
-            wrong = entries.program_name(stored.info.key) != entry.name
-            yield Checked(entry, stored, shared.by, "name" if wrong else "")
 
 
-def outdated(found: list[Object], written_before: float, max_bytes: int | None) -> list[Object]:
-    """Return the entries that are too old, and the oldest of the others until the rest has at most `max_bytes`.
+def _checked(entry: Object, payload: memoryview) -> Checked:
+    folder = entry.name.partition("/")[0]
+    if folder == entries.COMPILATIONS:
+        return Checked(entry, None, "", "" if len(payload) > entries.SECONDS.size else "empty")
+    if folder == entries.SCRIPTS:
+        return Checked(entry, None, scripts.decoded(payload).by, "")
+    stored, shared = entries.decoded(payload)
+    wrong = entries.program_name(stored.info.key) != entry.name
+    return Checked(entry, stored, shared.by, "name" if wrong else "")
+
+
+def outdated(objects: Objects, found: list[Object], written_before: float, max_bytes: int | None) -> list[Object]:
+    """Return the entries that are too old, and those of the least value until the rest has at most `max_bytes`.
 
     Args:
-        found: entries, the oldest first.
+        objects: the storage.
+        found: entries.
         written_before: entries from before this time are too old, in seconds since the epoch.
         max_bytes: the limit; None for no limit.
     """
-    leaving = []
-    total = sum(entry.nbytes for entry in found)
-    for entry in found:
-        if entry.written < written_before or (max_bytes is not None and total > max_bytes):
-            leaving.append(entry)
-            total -= entry.nbytes
+    leaving = [entry for entry in found if entry.written < written_before]
+    staying = [entry for entry in found if entry.written >= written_before]
+    excess = -1 if max_bytes is None else sum(entry.nbytes for entry in staying) - max_bytes
+    for entry in valued(objects, staying) if excess > 0 else ():
+        if excess <= 0:
+            break
+        leaving.append(entry)
+        excess -= entry.nbytes
     return leaving
+
+
+def valued(objects: Objects, found: list[Object]) -> list[Object]:
+    """Return entries, the least valuable first: by the seconds that making one took, its age, and its size.
+
+    Reads a few bytes of each entry, and believes them: who can write to the storage can remove entries anyhow.
+    """
+    now = time.time()
+
+    def value(entry: Object) -> float:
+        data = objects.get(entry.name, signing.HEADER_BYTES + entries.SECONDS.size) or b""
+        payload = data[signing.HEADER_BYTES :]
+        seconds: float = entries.SECONDS.unpack(payload)[0] if len(payload) == entries.SECONDS.size else 0.0
+        recency: float = 0.5 ** (max(0.0, now - entry.written) / HALF_LIFE_SECONDS)
+        return seconds * recency / (entry.nbytes + OVERHEAD_BYTES)
+
+    with ThreadPoolExecutor(_READERS) as readers:
+        values = list(readers.map(value, found))
+    return [found[at] for at in sorted(range(len(found)), key=lambda at: values[at])]
 
 
 def remove(objects: Objects, leaving: Iterable[Object]) -> None:

@@ -1,26 +1,36 @@
-"""Entries of the lab's cache: programs and lists of names, never captures, sources or arrays of users.
+"""Entries of the lab's cache: programs, compilations, scripts, and lists of names, never captures, sources or arrays.
 
 A program's entry has the name of its call key, which covers all that the machine must be: platform, devices or features
 of the processor, versions. The names in manifests are entries with numbers, of which a base key has a few.
+
+The first three begin with the seconds that their content took to make, which `contents.valued` reads alone.
 """
 
 import os
+import struct
 
 import msgspec
 
+from jitclient.core.digests import digest
 from jitclient.wire.introspection import EntryInfo
 from jitclient.wire.messages import Message, Prepare
 from jitserver.store.catalog import FORMAT
 from jitserver.store.checked_files import unpacked
 from jitserver.store.entry import KeyComponents, Stored
 
-FOLDER = f"programs-{FORMAT}"
+SECONDS = struct.Struct(">d")
+
+FOLDER = f"programs-2.{FORMAT}"
 """Folder of the entries of this version. Other versions of jitserver have others, side by side."""
 
 COMPILATIONS = "compilations-1"
 """Folder of the compilations by text, whose form does not depend on jitserver's own formats."""
 
-PROGRAM = "program"
+SCRIPTS = "scripts-1"
+"""Folder of what scripts used last."""
+
+PROGRAM, EXECUTABLE, SCRIPT = "program", "executable", "script"
+"""Last parts of the names of entries."""
 
 
 class SharedProgram(Message):
@@ -32,6 +42,14 @@ class SharedProgram(Message):
     request: bytes
     executable: bytes
     by: str
+
+
+class SharedScript(Message):
+    """All that a script used when it ran last, as `store/archive.py` writes it. `by` says who has run it."""
+
+    script: str
+    by: str
+    archive: bytes
 
 
 class Names(Message):
@@ -53,7 +71,7 @@ def names_name(base: str, number: int) -> str:
 
 def compilation_name(key: str) -> str:
     """Return the name of the entry of an executable, by the key of its text."""
-    return f"{COMPILATIONS}/{key[:2]}/{key}/executable"
+    return f"{COMPILATIONS}/{key[:2]}/{key}/{EXECUTABLE}"
 
 
 def claim_name(key: str) -> str:
@@ -61,7 +79,17 @@ def claim_name(key: str) -> str:
     return f"{COMPILATIONS}/{key[:2]}/{key}/claim"
 
 
-def encoded(stored: Stored, executable: bytes, by: str) -> bytes:
+def scripts_folder(versions: str, script: str) -> str:
+    """Return the folder of a script's entries, one for each kind of machine."""
+    return f"{SCRIPTS}/{versions}/{digest(script.encode()).hex()}"
+
+
+def script_name(versions: str, script: str, machine: str) -> str:
+    """Return the name of the entry of what a script used on a kind of machine."""
+    return f"{scripts_folder(versions, script)}/{machine}/{SCRIPT}"
+
+
+def public(stored: Stored) -> Stored:
     """Return a stored program as others may see it: without the places of its code, and the parts of its key."""
     info = msgspec.structs.replace(
         stored.info, where=os.path.basename(stored.info.where), hits=0, saved=0.0, pinned=False, in_memory=False
@@ -69,10 +97,15 @@ def encoded(stored: Stored, executable: bytes, by: str) -> bytes:
     request = unpacked(stored.request, Prepare)
     request.lookup = msgspec.structs.replace(request.lookup, locations=b"", manifests=())
     request.where, request.parts = info.where, b""
-    program = SharedProgram(
-        info, dict(stored.components.rows), stored.facts, msgspec.msgpack.encode(request), executable, by
+    return Stored(info, KeyComponents(dict(stored.components.rows), b""), stored.facts, msgspec.msgpack.encode(request))
+
+
+def encoded(stored: Stored, executable: bytes, by: str) -> bytes:
+    """Return the entry of a program."""
+    seen = public(stored)
+    return SECONDS.pack(sum(seen.info.seconds.values())) + msgspec.msgpack.encode(
+        SharedProgram(seen.info, dict(seen.components.rows), seen.facts, seen.request, executable, by)
     )
-    return msgspec.msgpack.encode(program)
 
 
 def encoded_names(names: Names) -> bytes:
@@ -86,6 +119,6 @@ def decoded(payload: bytes | memoryview) -> tuple[Stored, SharedProgram]:
     Raises:
         Corrupt: it was written by another version.
     """
-    shared = unpacked(payload, SharedProgram)
+    shared = unpacked(memoryview(payload)[SECONDS.size :], SharedProgram)
     stored = Stored(shared.info, KeyComponents(shared.rows, b""), shared.facts, shared.request)
     return stored, shared

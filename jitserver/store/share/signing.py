@@ -6,7 +6,8 @@ The signature covers the entry's name, so an entry under another name is rejecte
 from jitclient.core.digests import SIGNATURE_BYTES, is_signature, signature
 
 _MAGIC = b"jitshare"
-_HEADER_BYTES = len(_MAGIC) + SIGNATURE_BYTES
+HEADER_BYTES = len(_MAGIC) + SIGNATURE_BYTES
+"""Bytes before the payload of an entry."""
 
 
 class Rejected(Exception):  # noqa: N818
@@ -25,9 +26,9 @@ def verified(key: bytes, name: str, entry: bytes) -> memoryview:
         Rejected: no member of the project has written this entry under this name.
     """
     view = memoryview(entry)
-    if bytes(view[: len(_MAGIC)]) != _MAGIC or len(view) < _HEADER_BYTES:
+    if bytes(view[: len(_MAGIC)]) != _MAGIC or len(view) < HEADER_BYTES:
         raise Rejected("unsigned")
-    payload = view[_HEADER_BYTES:]
-    if not is_signature(key, name, payload, view[len(_MAGIC) : _HEADER_BYTES]):
+    payload = view[HEADER_BYTES:]
+    if not is_signature(key, name, payload, view[len(_MAGIC) : HEADER_BYTES]):
         raise Rejected("signature")
     return payload

@@ -1,6 +1,7 @@
 """`jitserver share`: what the lab's cache has, what is valid there, and what goes."""
 
 import json
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from jitclient.core import directories
 from jitclient.core.settings import settings
 from jitclient.wire.introspection import EntryInfo
 from jitclient.wire.messages import Lookup, Prepare, Signature
+from jitserver.store import last_use
 from jitserver.store.disk import Store
 from jitserver.store.entry import KeyComponents, Stored
 
@@ -21,10 +23,14 @@ pytestmark = pytest.mark.core
 SECRET = "a secret of the project"
 
 
-def keep(store: Store, key: str, name: str, seconds: float, executable: bytes = b"executable") -> None:
+def key(number: int) -> str:
+    return f"{number:032x}"
+
+
+def keep(store: Store, at: str, name: str, seconds: float, executable: bytes = b"executable") -> None:
     now = time.time()
     where = "/home/me/f.py:1"
-    info = EntryInfo(key, "", name, where, f"{name}()", "", "", {}, {"compile": seconds}, 0.0, 0, now, now, 0, base=key)
+    info = EntryInfo(at, "", name, where, f"{name}()", "", "", {}, {"compile": seconds}, 0.0, 0, now, now, 0, base=at)
     request = Prepare(Lookup("capture", "function", (), Signature(b"", (), (), (), (), ())), name, info.where)
     store.put(Stored(info, KeyComponents({}, b""), b"facts", msgspec.msgpack.encode(request)), executable, b"capture")
 
@@ -37,10 +43,10 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("JITSERVER_CACHE_DIR", f"{tmp_path}/cache")
     settings.cache_clear()
     store = Store(directories.environment_directory(), 1 << 30)
-    keep(store, "k1", "step", 5.0)
-    keep(store, "k2", "loss", 5.0)
-    keep(store, "k3", "loss", 0.5)
-    keep(store, "k4", "loss", 5.0, b"")
+    keep(store, key(1), "step", 5.0)
+    keep(store, key(2), "loss", 5.0)
+    keep(store, key(3), "loss", 0.5)
+    keep(store, key(4), "loss", 5.0, b"")
     store.close()
     return tmp_path / "lab"
 
@@ -56,7 +62,7 @@ def test_programs_are_pushed_once(lab: Path, here: Callable[..., Result]) -> Non
     told = json_of(here("share", "status", "--json"))
     assert (told["url"], told["programs"], told["writes"]) == (f"file://{lab}", 2, True)
     assert told["bytes"] == sum(file.stat().st_size for file in lab.rglob("program"))
-    assert "2 (" in here("share", "status").stdout
+    assert ["programs", "2"] in [line.split() for line in here("share", "status").stdout.splitlines()]
     assert here("share", "push").stdout.startswith("2 already there")
 
 
@@ -75,12 +81,12 @@ def test_entries_that_are_not_valid_are_named_and_removed(lab: Path, here: Calla
     good = here("share", "verify", "--json")
     assert good.exit_code == 0
     assert list(json_of(good)["valid"].values()) == [2]
-    next(lab.rglob("k1/program")).write_bytes(b"garbage")
+    next(lab.rglob(f"{key(1)}/program")).write_bytes(b"garbage")
     bad = here("share", "verify")
     assert bad.exit_code == 1
     assert "not valid (unsigned): " in bad.stdout
     assert here("share", "verify", "--remove").exit_code == 0
-    assert [file.parent.name for file in lab.rglob("program")] == ["k2"]
+    assert [file.parent.name for file in lab.rglob("program")] == [key(2)]
 
 
 def test_a_wrong_key_removes_nothing(lab: Path, here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,13 +98,87 @@ def test_a_wrong_key_removes_nothing(lab: Path, here: Callable[..., Result], mon
     assert len(list(lab.rglob("program"))) == 2
 
 
+def test_what_a_script_used_is_pushed_and_pulled(
+    lab: Path, here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    directory = directories.environment_directory()
+    compilation = directories.compilations_directory(directory) / f"{7:032x}"
+    compilation.parent.mkdir()
+    compilation.write_bytes(b"an executable")
+    last_use.note(directory, "train.py", [key(1), key(3), "gone"], time.time() - 60)
+    pushed = json_of(here("share", "push", "exp/train.py", "--json"))
+    assert (pushed["programs"], pushed["compilations"], pushed["seconds"]) == (2, 1, 5.5)
+    assert here("share", "push", "train.py").exit_code == 0  # in place of the other
+    told = json_of(here("share", "status", "--json"))
+    assert (told["programs"], told["scripts"], told["compilations"]) == (0, 1, 0)
+    assert here("share", "verify").exit_code == 0
+
+    monkeypatch.setenv("JITSERVER_CACHE_DIR", f"{tmp_path}/other")
+    settings.cache_clear()
+    pulled = json_of(here("share", "pull", "train.py", "--json"))
+    assert (pulled["programs"], pulled["compilations"]) == (2, 1)
+    assert "0 programs and 0 compilations that were not here" in here("share", "pull", "train.py").stdout
+    there = directories.environment_directory()
+    assert (directories.compilations_directory(there) / compilation.name).read_bytes() == b"an executable"
+    store = Store(there, 1 << 30)
+    stored = store.get(key(1))
+    assert stored is not None
+    assert bytes(store.blob(stored.executable) or b"") == b"executable"
+    assert (stored.info.where, stored.capture, stored.components.parts) == ("f.py:1", "", b"")
+    store.close()
+
+
+def test_a_script_that_is_unknown_is_an_error(lab: Path, here: Callable[..., Result]) -> None:
+    assert "train.py has not run here" in json_of(here("share", "push", "train.py", "--json"))["error"]
+    done = here("share", "pull", "train.py", "--json")
+    assert done.exit_code == 1
+    assert "`jitserver share push train.py`" in json_of(done)["error"]
+
+
+@pytest.mark.parametrize("byte", [0, 20, 60, -1], ids=["mark", "signature", "name", "end"])
+def test_a_script_of_somebody_else_is_not_pulled(
+    byte: int, lab: Path, here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    last_use.note(directories.environment_directory(), "train.py", [key(1)], time.time())
+    here("share", "push", "train.py")
+    (entry,) = lab.rglob("script")
+    data = bytearray(entry.read_bytes())
+    data[byte] ^= 1
+    entry.write_bytes(data)
+    monkeypatch.setenv("JITSERVER_CACHE_DIR", f"{tmp_path}/other")
+    settings.cache_clear()
+    done = here("share", "pull", "train.py", "--json")
+    assert done.exit_code == 1
+    assert "the entry of train.py is not valid" in json_of(done)["error"]
+    store = Store(directories.environment_directory(), 1 << 30)
+    assert store.infos() == []
+    store.close()
+    assert here("share", "verify", "--remove").exit_code == 1  # none is valid, so the key may be wrong
+
+
+def test_what_saves_least_goes_first(lab: Path, here: Callable[..., Result]) -> None:
+    store = Store(directories.environment_directory(), 1 << 30)
+    keep(store, key(5), "slow", 500.0, b"x" * (1 << 20))
+    store.close()
+    here("share", "push")
+    (large,) = lab.rglob(f"{key(5)}/program")
+    limit = str((large.stat().st_size + 10) / (1 << 30))
+    assert json_of(here("share", "gc", "--max-size", limit, "--json"))["entries"] == 2
+    assert [*lab.rglob("program")] == [large]
+    month = time.time() - 200 * 24 * 3600
+    os.utime(large, (month, month))  # now worth less than the others, for its size
+    here("share", "push")
+    here("share", "gc", "--max-size", limit)
+    assert sorted(file.parent.name for file in lab.rglob("program")) == [key(1), key(2)]
+
+
 def test_old_programs_go(lab: Path, here: Callable[..., Result]) -> None:
     here("share", "push")
     assert here("share", "gc").exit_code == 2
-    assert json_of(here("share", "gc", "--older-than", "1", "--json"))["programs"] == 0
-    assert json_of(here("share", "gc", "--max-size", "0", "--dry-run", "--json"))["programs"] == 2
+    assert json_of(here("share", "gc", "--older-than", "1", "--json"))["entries"] == 0
+    assert json_of(here("share", "gc", "--max-size", "0", "--dry-run", "--json"))["entries"] == 2
     assert len(list(lab.rglob("program"))) == 2
-    assert here("share", "gc", "--max-size", "0").stdout.startswith("removed 2 programs")
+    assert here("share", "gc", "--max-size", "0").stdout.startswith("removed 2 entries")
     assert list(lab.rglob("program")) == []
 
 
