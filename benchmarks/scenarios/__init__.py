@@ -21,6 +21,7 @@ NAMES = (
     "tracing",
     "imports",
     "whole_script",
+    "lab",
     "capture",
     "unchanged",
     "command_line",

@@ -45,6 +45,7 @@ COMPARED = {
     "tracing": {"bare socket", "tutorial"},
     "imports": {"numpy", "jax"},
     "whole_script": {"JAX's disk cache", "plain jax.jit"},
+    "lab": {"JAX's disk cache", "plain jax.jit"},
     "unchanged": {"cloudpickle"},
     "capture": {"cloudpickle"},
     "command_line": {"import click"},

@@ -1,0 +1,78 @@
+"""A script on a machine that has nothing, when another machine of the lab has run it: through JAX's cache, and ours."""
+
+import functools
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.measure import Effort, interleave
+from benchmarks.processes import environment, running, temporary_folder
+from benchmarks.result import OURS, Row
+from benchmarks.rivals import disk_cache, ours, plain_jax
+from benchmarks.scenarios.whole_script import PROGRAM, SCRIPTS, run
+
+_NOTE_SECONDS = 60.0
+_PULLED = f"{OURS}, pulled before"
+
+
+def rows(effort: Effort) -> Iterator[Row]:
+    """Scripts under `python -m jitclient` with a daemon that has just started, and under `python`, on new machines."""
+    for program in [PROGRAM, *SCRIPTS][: effort.one(1 + len(SCRIPTS), quick=1)]:
+        with temporary_folder() as store:
+            _run_ours(store, program, pushes=True)
+            contenders = {
+                plain_jax.NAME: functools.partial(_run_plain, {}, program),
+                disk_cache.NAME: functools.partial(_run_with_cache, store, program),
+                OURS: functools.partial(_run_ours, store, program),
+                _PULLED: functools.partial(_run_ours, store, program, pulls=True),
+            }
+            # The first turn fills JAX's cache.
+            samples = interleave(contenders, effort.rounds(5), f"{program.name} on new machines", effort.warm(1))
+            yield Row(f"{program.name} on a new machine of the lab: command to exit", samples)
+
+
+def _run_plain(more: dict[str, str], program: Path) -> float:
+    with temporary_folder() as folder:
+        return float(run(program, environment(folder, **more), folder)["total"])
+
+
+def _run_with_cache(store: Path, program: Path) -> float:
+    with disk_cache.serve(store) as more:
+        return _run_plain(more, program)
+
+
+def _run_ours(store: Path, program: Path, pulls: bool = False, pushes: bool = False) -> float:
+    """Return the seconds of one run on a machine with an empty cache, and of `share pull` before it."""
+    with temporary_folder() as folder:
+        path = folder / "d.sock"
+        env = environment(
+            folder,
+            JITSERVER_ADDRESS=f"unix:{path}",
+            JITSERVER_SHARE=f"file://{store}/ours",
+            JITSERVER_SHARE_KEY="a secret of the benchmark",
+        )
+        serve = ["-P", "-m", "jitserver", "serve", "--address", env["JITSERVER_ADDRESS"]]
+        with running(serve, env, folder, lambda: ours.answers(path)):
+            began = time.perf_counter()
+            if pulls:
+                _share("pull", program, env)
+            pulled = time.perf_counter() - began
+            seconds = float(run(program, env, folder, ("-m", "jitclient"))["total"])
+            if pushes:
+                _share("push", program, env)
+        return pulled + seconds
+
+
+def _share(verb: str, program: Path, env: dict[str, str]) -> None:
+    command = [sys.executable, "-P", "-m", "jitserver", "share", verb, program.name]
+    end = time.monotonic() + _NOTE_SECONDS
+    while True:
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode == 0:
+            return
+        # The daemon notes what a script has used when it is quiet.
+        if verb == "pull" or time.monotonic() > end:
+            raise RuntimeError(done.stderr)
+        time.sleep(1)
