@@ -24,7 +24,8 @@ from benchmarks.rivals.ours import answers
 
 _SECONDS = 600
 _HELPER_SECONDS = 120
-_COUNTS = ("calls", "traces", "client_traces", "local_runs")
+_COUNTS = ("calls", "traces", "client_traces", "local_runs", "compiles")
+_PUSH_SECONDS = 60
 _SEEDS = {"daemon": "3", "plain": "1", "cached": "2", "first": "1", "second": "2"}
 _SAID = re.compile(r"^jitserver: (.*)$", re.MULTILINE)
 _FRESH = re.compile(r"^the program runs in a fresh process: (.*)$")
@@ -87,7 +88,11 @@ class Run:
 
 
 def verdict_on(
-    program: Program, mirrors: Path | None = None, libraries: Sequence[Path] = (), preloaded: bool = False
+    program: Program,
+    mirrors: Path | None = None,
+    libraries: Sequence[Path] = (),
+    preloaded: bool = False,
+    lab: bool = False,
 ) -> Verdict:
     """Try a program.
 
@@ -96,6 +101,7 @@ def verdict_on(
         mirrors: where repositories are, instead of on GitHub.
         libraries: folders with packages that programs need.
         preloaded: whether it is served by `jitserver run`, not by `python -m jitclient`.
+        lab: whether the second process is on a machine with an empty cache, which finds in a lab's what the first used.
     """
     about = Verdict(program.name, program.kind, program.lines)
     with temporary_folder() as folder:
@@ -107,20 +113,35 @@ def verdict_on(
         except RuntimeError as error:
             return dataclasses.replace(about, why=[str(error)])
         path = [*map(str, (packages, *libraries, TOP)), *filter(None, [os.environ.get("PYTHONPATH")])]
-        place = _Place(program, script, folder, os.pathsep.join(path), preloaded)
+        place = _Place(program, script, folder, os.pathsep.join(path), preloaded, lab)
         plain = place.run("plain")
         if plain.error:
             return dataclasses.replace(about, why=[f"plain JAX: {plain.error}"])
         place.run("cached")  # fills the cache
         cached = place.run("cached")
-        with place.daemon() as counts:
-            first = place.run("first")
-            place.wait_for_helper()
-            before = counts()
-            second = place.run("second")
-            after = counts()
-    counted = {name: after[name] - before[name] for name in _COUNTS}
+        first, second, counted = (_on_two_machines if lab else _twice)(place)
     return _judged(about, {"plain": plain, "cached": cached, "first": first, "second": second}, counted)
+
+
+def _twice(place: "_Place") -> tuple[Run, Run, dict[str, int]]:
+    """Run a program in two processes; return the runs, and what the daemon counted in the second."""
+    with place.daemon() as counts:
+        first = place.run("first")
+        place.wait_for_helper()
+        second, counted = place.counted(counts)
+    return first, second, counted
+
+
+def _on_two_machines(place: "_Place") -> tuple[Run, Run, dict[str, int]]:
+    """As `_twice`, with a daemon and a cache for each process; the second machine pulls what the first has pushed."""
+    with place.daemon():
+        first = place.run("first")
+        place.share("push")
+    place.move()
+    with place.daemon() as counts:
+        place.share("pull")
+        second, counted = place.counted(counts)
+    return first, second, counted
 
 
 def _judged(about: Verdict, runs: dict[str, Run], counted: dict[str, int]) -> Verdict:
@@ -152,17 +173,44 @@ def _judged(about: Verdict, runs: dict[str, Run], counted: dict[str, int]) -> Ve
 class _Place:
     """Where a program runs: folders, paths and processes."""
 
-    def __init__(self, program: Program, script: Path, folder: Path, path: str, preloaded: bool) -> None:
+    def __init__(self, program: Program, script: Path, folder: Path, path: str, preloaded: bool, lab: bool) -> None:
         self._program = program
         self._script = script
         self._folder = folder
         self._socket = folder / "d.sock"
+        self._cache = folder / "cache"
         self._path = path
         self._preloaded = preloaded
+        shared = {"JITSERVER_SHARE": f"file://{folder}/lab", "JITSERVER_SHARE_KEY": "a secret of the trial"}
+        self._lab = shared if lab else {}
 
     def daemon(self) -> Any:
         """Run a daemon of its own; gives what asks for its counts."""
         return _daemon(self._socket, self._folder, self._environment("daemon"))
+
+    def move(self) -> None:
+        """Let the later processes be those of a machine with an empty cache."""
+        self._cache = self._folder / "another cache"
+
+    def share(self, verb: str) -> None:
+        """Push what the program has used to the lab's cache, or pull it."""
+        deadline = time.monotonic() + _PUSH_SECONDS
+        words = ["-P", "-m", "jitserver", "share", verb, self._script.name]
+        while True:
+            try:
+                output(words, self._environment("first"), self._folder)
+                return
+            except RuntimeError:  # the daemon notes it when it is quiet
+                if verb == "pull" or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.5)
+
+    def counted(self, counts: Callable[[], dict[str, int]]) -> tuple[Run, dict[str, int]]:
+        """Run the program as the second process; also return what the daemon counted meanwhile."""
+        before = counts()
+        second = self.run("second")
+        after = counts()
+        return second, {name: after[name] - before[name] for name in _COUNTS}
 
     def run(self, how: str) -> Run:
         """Run the program in a fresh process; `how` is plain, cached, first or second."""
@@ -225,6 +273,8 @@ class _Place:
             self._folder,
             JITSERVER_ADDRESS=f"unix:{self._socket}",
             JITSERVER_FALLBACK="local",
+            JITSERVER_CACHE_DIR=str(self._cache),
+            **self._lab,
             JITSERVER_EXPLAIN="1",
             MPLBACKEND="agg",
             PYTHONPATH=self._path,

@@ -99,7 +99,7 @@ def test_verdicts(tmp_path: Path) -> None:
     assert right == {"warm", "local", "cold", "elsewhere"}
     assert {name for name, each in found.items() if each["warm"]} == {"warm"}
     assert found["warm"]["identical"]
-    assert found["warm"]["counts"] == {"calls": 1, "traces": 0, "client_traces": 0, "local_runs": 0}
+    assert found["warm"]["counts"] == {"calls": 1, "traces": 0, "client_traces": 0, "local_runs": 0, "compiles": 0}
     assert found["wrong"]["wrong"] == ["x: up to 0.1 apart, of 2"]
     assert found["drawn"]["wrong"] == ["figure 1, axes 0, 0: up to 1 apart, of 2"]
     (reason,) = found["local"]["local"]
@@ -109,6 +109,15 @@ def test_verdicts(tmp_path: Path) -> None:
     assert "hashed" in found["cold"]["why"][0]
     assert found["elsewhere"]["why"] == ["nothing of it ran on the daemon"]
     assert found["broken"]["why"] == ["plain JAX: status 1: ValueError: no data"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_verdicts_on_two_machines(tmp_path: Path) -> None:
+    status, found = tried(tmp_path, {name: PROGRAMS[name] for name in ("warm", "cold")}, "--lab")
+    assert status == 0
+    assert [name for name, each in found.items() if each["warm"]] == ["warm"]
+    assert found["warm"]["counts"] == {"calls": 1, "traces": 0, "client_traces": 0, "local_runs": 0, "compiles": 0}
 
 
 @pytest.mark.slow
