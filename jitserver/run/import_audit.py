@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Set
 from typing import Any
 
-from jitclient.capture.user_code.installed import OWN_PACKAGES
+from jitclient.capture.user_code.installed import OWN_PACKAGES, stored
 from jitserver.run.import_graph import running_modules
 from jitserver.run.replacement import Replacement
 
@@ -158,13 +158,13 @@ def _caller() -> str:
 
 
 def _file_of(module: Any) -> str | None:
-    file = getattr(module, "__file__", None)
+    file = stored(module, "__file__")
     return file if isinstance(file, str) else None
 
 
 def _directories_of(module: Any) -> list[str]:
     try:
-        return [directory for directory in getattr(module, "__path__", ()) if isinstance(directory, str)]
+        return [directory for directory in stored(module, "__path__") or () if isinstance(directory, str)]
     except Exception:  # some modules have odd attributes
         return []
 

@@ -4,7 +4,7 @@ import builtins
 import importlib.util
 import sys
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from importlib.machinery import ExtensionFileLoader
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from itertools import islice
 from types import CodeType
 from typing import Any
@@ -14,11 +14,16 @@ from jitserver.run.replacement import Replacement
 _bootstrap: Any = importlib._bootstrap
 """Python's own import system, in which `importlib.import_module` looks up its function."""
 
+_ModuleSpec: Any = ModuleSpec
+
 _NATIVE_LOADERS: Mapping[CodeType, Callable[[Mapping[str, Any]], str]] = {
     ExtensionFileLoader.create_module.__code__: lambda variables: str(variables["spec"].name),
     ExtensionFileLoader.exec_module.__code__: lambda variables: str(variables["module"].__name__),
 }
 """Functions of Python in which modules of native code run when they are imported; and whose import it is."""
+
+_CALLER_OF_LOADERS: CodeType = _bootstrap._call_with_frames_removed.__code__
+"""Function of Python through which those functions call native code."""
 
 
 class ImportGraph:
@@ -66,9 +71,11 @@ class ImportGraph:
 
         self._replacement.put(builtins, "__import__", import_)
         self._replacement.put(_bootstrap, "_gcd_import", import_module)
+        _watch_found_imports(lambda importer, name: self._add(importer, [name]))
         return self
 
     def __exit__(self, *_: object) -> None:
+        _unwatch_found_imports()
         self._replacement.undo()
         self.modules |= sys.modules.keys() - self._loaded
 
@@ -127,6 +134,31 @@ def _absolute(name: str, namespace: Mapping[str, Any], level: int) -> str:
         return importlib.util.resolve_name("." * level + name, package) if level else name
     except ImportError:  # the import has failed for the same reason
         return name
+
+
+def _watch_found_imports(note: Callable[[str, str], None]) -> None:
+    """Call a function with the importer and the name at each import by native code that finds a module loaded.
+
+    Such an import is a look-up in `sys.modules`, after which Python asks the module's spec whether the module is still
+    being imported.
+    """
+
+    def is_initializing(spec: ModuleSpec) -> bool:
+        frame: Any = sys._getframe(1)
+        # Python calls functions of loaders through one of its own.
+        native = _NATIVE_LOADERS.get(frame.f_back.f_code) if frame.f_code is _CALLER_OF_LOADERS else None
+        if native is not None:
+            note(native(frame.f_back.f_locals), spec.name)
+        return bool(vars(spec).get("_initializing"))
+
+    def set_initializing(spec: ModuleSpec, value: bool) -> None:
+        vars(spec)["_initializing"] = value
+
+    _ModuleSpec._initializing = property(is_initializing, set_initializing)
+
+
+def _unwatch_found_imports() -> None:
+    del _ModuleSpec._initializing
 
 
 def _imported_by(frame: Any) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
-from jitclient.capture.user_code.installed import OWN_PACKAGES
+from jitclient.capture.user_code.installed import OWN_PACKAGES, stored
 from jitclient.jaxside import interop
 from jitserver.run import fast_exit
 from jitserver.run.audit_hooks import AuditHooks
@@ -81,13 +81,13 @@ class Preloaded:
         for name, module in list(sys.modules.items()):
             if name not in self._graph.modules or name.partition(".")[0] in OWN_PACKAGES:
                 continue
-            spec = getattr(module, "__spec__", None)
+            spec = stored(module, "__spec__")
             # Native code makes modules without a spec, and looks for them before it makes another.
-            if spec is None or spec.origin in _PART_OF_PYTHON:
+            if isinstance(module, types.ModuleType) and (spec is None or spec.origin in _PART_OF_PYTHON):
                 continue
             self._hidden[name] = sys.modules.pop(name)
             parent, _, attribute = name.rpartition(".")
-            if spec.name != name:
+            if spec is None or spec.name != name:
                 # Another object that the package put there, without an import.
                 self._graph.add_part(parent, name)
             holder = self._hidden.get(parent, sys.modules.get(parent))
@@ -200,18 +200,18 @@ class Preloaded:
         return written, f"the program has changed {changed}" if changed else ""
 
     def _is_native(self, name: str) -> bool:
-        return str(getattr(self._hidden[name], "__file__", "")).endswith(_NATIVE)
+        return str(stored(self._hidden[name], "__file__")).endswith(_NATIVE)
 
     def _shadowed(self, names: Sequence[str]) -> str:
         """Return a module that the program's import path or finders have elsewhere; empty if there is none."""
         for top in dict.fromkeys(name.partition(".")[0] for name in names):
-            spec = PathFinder.find_spec(top)
-            if top in self._hidden and spec is not None and spec.origin != self._hidden[top].__spec__.origin:
+            spec, own = PathFinder.find_spec(top), stored(self._hidden.get(top), "__spec__")
+            if own is not None and spec is not None and spec.origin != own.origin:
                 return top
         for finder in self._conditions.new_finders():
             for name in names:
                 parent = self._hidden.get(name.rpartition(".")[0])
-                if finder.find_spec(name, getattr(parent, "__path__", None), None) is not None:
+                if finder.find_spec(name, stored(parent, "__path__"), None) is not None:
                     return name
         return ""
 

@@ -36,6 +36,10 @@ def test_a_module_of_native_code_imports_others() -> None:
     assert "copy" in closure(Path("."), "_elementtree")
 
 
+def test_a_module_of_native_code_imports_what_is_there_already() -> None:
+    assert "secrets" in closure(Path("."), "secrets", "numpy.random.bit_generator")
+
+
 def test_a_part_that_a_package_loads_for_all_its_names(tmp_path: Path) -> None:
     (tmp_path / "lazy").mkdir()
     (tmp_path / "lazy" / "__init__.py").write_text(

@@ -87,6 +87,16 @@ PACKAGES = {
             return part is sys.modules.get("puts.part")
         VALUE = 1
     """,
+    "puts_lazy": """
+        import sys
+        SEEN = []
+        class Part:
+            def __getattr__(self, name):
+                SEEN.append(name)
+                raise AttributeError(name)
+        sys.modules["puts_lazy.part"] = Part()
+        VALUE = 1
+    """,
     "finds": "import os; VALUE = os.path.exists('configuration')",
     "optional": "try:\n    import absent\n    VALUE = 1\nexcept ImportError:\n    VALUE = 0",
     "native": "import numpy; VALUE = numpy.float32(1)",
@@ -193,6 +203,11 @@ PROGRAMS = {
         "looks_after_it",
     ),
     "a part that is no module": ("import puts; print(puts.has_part(), puts.part.__spec__.name)", "puts"),
+    "a part that sees who looks at it": (
+        "import sys; print('puts_lazy.part' in sys.modules); import puts_lazy; "
+        "print('puts_lazy.part' in sys.modules, puts_lazy.SEEN)",
+        "puts_lazy",
+    ),
     "the arguments": ("import holds, sys; assert holds.VALUE is sys.argv", "holds"),
     "the arguments as a default": (
         "import defaults, sys; print(type(defaults.arguments()), defaults.arguments() is sys.argv)",
@@ -297,6 +312,7 @@ IN_THE_HELPER = {
     "a level that loggers inherit",
     "a logger that an import sets before",
     "a part that is no module",
+    "a part that sees who looks at it",
     "the arguments",
     "the arguments as a default",
     "finders",

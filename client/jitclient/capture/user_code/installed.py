@@ -91,12 +91,23 @@ def _place_of(name: str) -> str | None:
             return None
         origin = spec.origin if spec.has_location else None
         return origin or next(iter(spec.submodule_search_locations or ()), None)
-    file = getattr(module, "__file__", None)
+    file = stored(module, "__file__")
     if isinstance(file, str):
         return file
     try:
-        return next((p for p in getattr(module, "__path__", ()) if isinstance(p, str)), None)
+        return next((p for p in stored(module, "__path__") or () if isinstance(p, str)), None)
     except TypeError:
+        return None
+
+
+def stored(module: object, name: str) -> Any:
+    """Return an attribute that an entry of `sys.modules` has stored, or None, without a call of its code.
+
+    The entry may be any object, such as one that loads a module as soon as it is looked at.
+    """
+    try:
+        return object.__getattribute__(module, "__dict__").get(name)
+    except AttributeError:
         return None
 
 
