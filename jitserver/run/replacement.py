@@ -13,7 +13,7 @@ class Replacement:
     def __init__(self) -> None:
         self._replaced: list[tuple[Any, str, Any, Any, bool]] = []
         self._known: set[str] = set()
-        self._watched: list[ModuleType] = []
+        self._watched: list[tuple[ModuleType, str, Any]] = []
 
     def put(self, owner: Any, name: str, function: Any) -> None:
         """Let `owner.name`, an attribute of a module or of another object, be this function.
@@ -30,21 +30,25 @@ class Replacement:
 
     def watch(self, module: ModuleType, name: str, before_read: Callable[[], None]) -> None:
         """Call a function before each look-up of an attribute of a module by Python code, until `undo`."""
+        value = vars(module).pop(name)
 
-        def read(self: ModuleType) -> Any:
+        def look_up(attribute: str) -> Any:
+            if attribute != name:
+                problem = f"module {module.__name__!r} has no attribute {attribute!r}"
+                raise AttributeError(problem, name=attribute, obj=module)
             before_read()
-            return vars(self)[name]
+            return value
 
-        def write(self: ModuleType, value: Any) -> None:
-            vars(self)[name] = value
-
-        self._watched.append(module)
-        module.__class__ = type(module.__name__, (ModuleType,), {name: property(read, write)})
+        # Python calls this function for an attribute that is not there. A class of its own for the module would be that
+        # of others, too: Python makes each module with `type(sys)`.
+        vars(module)["__getattr__"] = look_up
+        self._watched.append((module, name, value))
 
     def undo(self) -> None:
         """Put all functions back, also in modules that were imported since then: `from builtins import open`."""
-        for watched in self._watched:
-            watched.__class__ = ModuleType
+        for watched, attribute, value in self._watched:
+            del vars(watched)["__getattr__"]
+            vars(watched).setdefault(attribute, value)
         originals = {}
         for owner, name, original, function, is_own in reversed(self._replaced):
             if is_own:

@@ -188,9 +188,11 @@ def _packages() -> Mapping[str, object]:
 
 
 def _of_modules() -> dict[str, object]:
-    """Return what the names of Python's modules stand for, and those of any module that stand for an object of ours."""
+    """Return the class of each module, what the names of Python's stand for, and which names are objects of ours."""
     found = {}
     for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] not in OURS:
+            found[f"{name}.__class__"] = described(type(module))
         if isinstance(module, types.ModuleType) and name.partition(".")[0] not in (*OURS, *_NOT_COMPARED_MODULES):
             is_of_python = name.partition(".")[0] in sys.stdlib_module_names
             for key, value in list(vars(module).items()):

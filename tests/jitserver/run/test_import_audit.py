@@ -104,7 +104,27 @@ def test_an_import_that_reads_the_arguments_is_noted(read: str, site: Path) -> N
     assert audit.has_read == "the arguments of the program"
     assert found.VALUE is (own[0] if read == "a word" else own)
     assert sys.argv is own
-    assert type(sys) is ModuleType
+
+
+def test_what_an_import_sees_of_sys_while_its_arguments_are_watched(site: Path) -> None:
+    (site / "looked_at.py").write_text(
+        """
+import sys
+IS_MODULE = type(sys) is type(sys.modules["importlib"])
+try:
+    sys.absent
+except AttributeError as error:
+    absent = str(error), error.name, error.obj
+"""
+    )
+    audit = ImportAudit()
+    with audit:
+        found = importlib.import_module("looked_at")
+    assert type(found) is ModuleType  # Python makes each module with `type(sys)`
+    assert found.IS_MODULE
+    assert found.absent == ("module 'sys' has no attribute 'absent'", "absent", sys)
+    assert not audit.has_read
+    assert not hasattr(sys, "__getattr__")
 
 
 def test_an_import_may_set_the_arguments(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -213,6 +213,10 @@ PROGRAMS = {
         "import defaults, sys; print(type(defaults.arguments()), defaults.arguments() is sys.argv)",
         "defaults",
     ),
+    "the class of modules": (
+        "import sys, uses; print(type(uses) is type(sys), hasattr(uses, 'argv'), hasattr(sys, '__getattr__'))",
+        "uses",
+    ),
     "the names of loggers": (
         "import logging; print(sorted(logging.root.manager.loggerDict)); import handles, logs; "
         "print(sorted(logging.root.manager.loggerDict))",
@@ -315,6 +319,7 @@ IN_THE_HELPER = {
     "a part that sees who looks at it",
     "the arguments",
     "the arguments as a default",
+    "the class of modules",
     "finders",
     "finders of what a package imports",
     "the names of loggers",
