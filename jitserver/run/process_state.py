@@ -50,7 +50,7 @@ class ProcessState:
         self._ordered = {name: _same(get()) for name, get in _ORDERED.items()}
         self._modules = {name: dict(vars(module)) for name, module in _modules() if not _is_of_python(name)}
         self._python = {name: _content(module) for name, module in _modules() if _is_of_python(name)}
-        self._classes = {cls: dict(vars(cls)) for _, module in _modules() for cls in _own_classes(module)}
+        self._classes = {cls: dict(vars(cls)) for name, module in _modules() for cls in _own_classes(name, module)}
 
     def changes(self, now: "ProcessState", package: str) -> list[str]:
         """Return what is different now, by subject, but for native threads and printed output.
@@ -79,7 +79,7 @@ class ProcessState:
         for name, content in {**_python_after_import, **self._python}.items():
             found = now._python.get(name, content)
             changed += [f"{name}.{each}" for each, value in content.items() if found.get(each) != value]
-        for cls, names in self._classes.items():
+        for cls, names in {**_classes_after_import, **self._classes}.items():
             changed += [f"{cls.__module__}.{cls.__qualname__}.{each}" for each in _rebound(names, vars(cls))]
         return changed
 
@@ -255,6 +255,9 @@ _jax_after_import: dict[str, object] = {}
 _python_after_import: dict[str, dict[str, object]] = {}
 """Content of modules of Python at the end of their imports, before what imported them could change it."""
 
+_classes_after_import: dict[type, dict[str, object]] = {}
+"""Content of those modules' classes at the same moment."""
+
 
 def note_imports(names: Iterable[str]) -> None:
     """Note the state of JAX and of modules of Python once their imports have finished; call this after each import.
@@ -269,6 +272,7 @@ def note_imports(names: Iterable[str]) -> None:
         is_new = name not in _python_after_import and _is_of_python(name)
         if is_new and type(module) is types.ModuleType and _is_imported(module):
             _python_after_import[name] = _content(module)
+            _classes_after_import.update((cls, dict(vars(cls))) for cls in _own_classes(name, module))
 
 
 def _is_imported(module: types.ModuleType) -> bool:
@@ -285,9 +289,9 @@ def _modules() -> list[tuple[str, types.ModuleType]]:
     return [(name, module) for name, module in list(sys.modules.items()) if type(module) is types.ModuleType]
 
 
-def _own_classes(module: types.ModuleType) -> list[type]:
+def _own_classes(name: str, module: types.ModuleType) -> list[type]:
     """Return the classes of a module of the standard library."""
-    name = module.__name__
+    # The name under which it is loaded: those of the import system call themselves otherwise than their classes do.
     if name.partition(".")[0] not in sys.stdlib_module_names:
         return []
     return [cls for cls in list(vars(module).values()) if isinstance(cls, type) and cls.__module__ == name]
@@ -332,5 +336,6 @@ def _comparable(value: object) -> object:
 
 
 def _rebound(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the names of functions and classes that have another value."""
-    return [name for name, value in before.items() if now.get(name) is not value and callable(value)]
+    """Return the names of functions, methods and classes that have another value."""
+    changed = {name: value for name, value in before.items() if now.get(name) is not value}
+    return [name for name, value in changed.items() if callable(value) or isinstance(value, classmethod | property)]

@@ -78,6 +78,11 @@ CHANGES = {
     "import os; os.listdir = print": "os.listdir",
     "import json; json.dumps = print": "json.dumps",
     "import threading; threading.Thread.run = print": "threading.Thread.run",
+    "import collections as c; c.Counter.fromkeys = print": "collections.Counter.fromkeys",
+    "import uuid; uuid.UUID.hex = property(str)": "uuid.UUID.hex",
+    "import importlib.machinery as m; del m.PathFinder.find_distributions": (
+        "_frozen_importlib_external.PathFinder.find_distributions"
+    ),
     "import numpy; numpy.sum = print": "numpy.sum",
 }
 OWN = [
