@@ -9,6 +9,9 @@ from os import open as open_fd
 
 from jitclient.core.digests import digest
 
+if sys.platform == "linux":
+    from os import sched_getaffinity
+
 
 @functools.cache
 def cpu_features() -> str:
@@ -30,4 +33,4 @@ def xla_threads() -> str:
     """Return what decides for how many threads XLA compiles a program; empty if unknown (macOS)."""
     if sys.platform != "linux":
         return ""
-    return f"{len(os.sched_getaffinity(0))} {os.environ.get('NPROC')}"
+    return f"{len(sched_getaffinity(0))} {os.environ.get('NPROC')}"

@@ -10,6 +10,7 @@ import stat
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from os import scandir, unlink  # the program may patch `os`
 from pathlib import Path
 
 from jitclient.core.digests import digest
@@ -128,7 +129,7 @@ def usage(path: Path) -> tuple[int, int]:
     """Return the number of files in a directory, and their total size in bytes; zeros if there is no directory."""
     sizes: list[int] = []
     with contextlib.suppress(OSError):
-        sizes = [entry.stat().st_size for entry in os.scandir(path) if entry.is_file()]
+        sizes = [entry.stat().st_size for entry in scandir(path) if entry.is_file()]
     return len(sizes), sum(sizes)
 
 
@@ -140,12 +141,12 @@ def trim(path: Path, max_bytes: int) -> int:
     """
     freed = 0
     try:
-        stats = [(entry.path, entry.stat()) for entry in os.scandir(path) if entry.is_file()]
+        stats = [(entry.path, entry.stat()) for entry in scandir(path) if entry.is_file()]
         excess = sum(stat.st_size for _, stat in stats) - max_bytes
         for file, stat in sorted(stats, key=lambda pair: pair[1].st_mtime):
             if freed >= excess:
                 break
-            os.unlink(file)
+            unlink(file)
             freed += stat.st_size
     except OSError as error:
         # Other errors are of a signal handler: those of the system have a number.

@@ -17,12 +17,12 @@ import contextlib
 import os
 import struct
 import threading
-import time
 from os import close, fstat, mkdir, rename, unlink, urandom, utime  # programs may patch `os` and `open`
 from os import open as open_fd
 from os import read as read_fd
 from os import write as write_fd
 from pathlib import Path
+from time import monotonic  # and `time`
 
 from jitclient.core.digests import digest
 from jitclient.core.directories import compilations_directory, environment_directory, trim
@@ -105,7 +105,7 @@ class CompilationCache:
 
     def wants(self, seconds: float) -> bool:
         """Return whether a compilation that took so many seconds is worth storing, and can be stored."""
-        return seconds >= self._min_seconds and time.monotonic() >= self._retry_at
+        return seconds >= self._min_seconds and monotonic() >= self._retry_at
 
     def put(self, key: str, executable: bytes, seconds: float) -> None:
         """Store an executable under a key.
@@ -118,7 +118,7 @@ class CompilationCache:
             return
         path = f"{self.directory}/{key}"
         written = f"{path}.{urandom(6).hex()}"
-        retry_at, self._retry_at = self._retry_at, time.monotonic() + _RETRY_SECONDS
+        retry_at, self._retry_at = self._retry_at, monotonic() + _RETRY_SECONDS
         try:
             with contextlib.suppress(FileExistsError):
                 mkdir(self.directory, 0o700)

@@ -19,9 +19,9 @@ import inspect
 import os
 import sys
 import threading
-import time
 import weakref
 from collections.abc import Callable
+from time import monotonic  # programs may patch `time`
 from types import CodeType
 from typing import Any, Protocol
 
@@ -163,7 +163,7 @@ class _Hook:
         cache_key: str,
     ) -> Any:
         own = backend, computation, executable_devices, compile_options, host_callbacks, module_name, cache_key
-        started = time.monotonic()
+        started = monotonic()
         why_excluded, key = self._why_excluded(compile_options, host_callbacks), None
         if not why_excluded:
             key = _attempt(self._key, computation, compile_options, cache_key)
@@ -172,15 +172,15 @@ class _Hook:
         if found:
             executable, seconds = found
             self._found.add(computation)
-            self._cache.count_found(seconds, time.monotonic() - started)
+            self._cache.count_found(seconds, monotonic() - started)
             _attempt(self._cache.mark_used, key)
             # JAX's own cache is off, so this writes the log lines alone.
             log = cache_key, seconds, module_name, backend, executable, host_callbacks
             self._compiler._cache_write(*log[: len(self._log_parameters)])
             return executable
-        started = time.monotonic()
+        started = monotonic()
         executable = self._compile(*own)
-        seconds = time.monotonic() - started
+        seconds = monotonic() - started
         self._cache.count_compiled(seconds, why_excluded)
         if key and self._cache.wants(seconds) and not self._why_excluded(compile_options, host_callbacks):
             _attempt(self._keep, key, executable, seconds)

@@ -159,6 +159,35 @@ def test_such_programs_find_compilations(run: Run, name: str) -> None:
     assert found > 0
 
 
+PATCHED = """
+    import contextlib, inspect, time
+    from unittest import mock
+    import jax.numpy as jnp
+    x = jnp.exp(jnp.ones(7))
+    compilation_cache._TRIMMING_KEYS = ""  # each `put` trims
+    with contextlib.ExitStack() as patches:
+        calls = {
+            f"{module.__name__}.{name}": patches.enter_context(mock.patch.object(module, name, wraps=function))
+            for module in (os, time)
+            for name, function in inspect.getmembers(module, inspect.isbuiltin)
+        }
+        jnp.tanh(x)
+        result = {name: function.call_count for name, function in calls.items()}
+"""
+
+
+@pytest.mark.slow
+def test_functions_that_a_program_patches_are_called_by_jax_alone(run: Run) -> None:
+    plain, _ = run(PATCHED, JITSERVER_CLIENT_CACHE="0")
+    (made, [_, compiled]), (found, [times, _]) = run(PATCHED), run(PATCHED)
+    assert plain["time.monotonic"] > 0
+    assert compiled > 0
+    assert times > 0
+    assert made == plain
+    # A found program takes fewer calls of the clock: JAX does not measure its compilation.
+    assert all(found[name] <= plain[name] for name in plain)
+
+
 INTERRUPTED = """
     import signal
     import jax, jax.numpy as jnp
