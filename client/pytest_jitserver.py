@@ -54,6 +54,9 @@ class _Suite:
         self._tests: list[tuple[float, int, str]] = []
         self._before = (0, 0.0)
         self._why_off = ""
+        if hasattr(config, "workerinput"):
+            # Of several processes on an accelerator, the first would take three quarters of its memory.
+            os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         try:
             _keep_compilations(config.getoption("jitserver_cache"))
         # No failure of ours is one of the suite.

@@ -118,3 +118,28 @@ def test_the_figures_of_all_workers_are_added() -> None:
         "  made by a test: 1 in 400 ms, a",
     ]
     assert list(pytest_jitserver._lines([of(0, 0)], wants_report=True)) == []
+
+
+OF_WORKERS = """
+import os
+
+def test_memory():
+    assert os.environ.get("XLA_PYTHON_CLIENT_PREALLOCATE") == {!r}
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "env", "expected"),
+    [
+        (["--jitserver", "-n", "1"], {}, "false"),
+        (["--jitserver", "-n", "1"], {"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, "true"),
+        (["--jitserver", "-n", "0"], {}, None),
+        (["-n", "1"], {}, None),
+    ],
+    ids=["a worker", "a worker with a setting", "no worker", "without the plugin"],
+)
+def test_workers_share_the_memory_of_an_accelerator(
+    options: list[str], env: dict[str, str], expected: str | None, run_pytest: Pytest
+) -> None:
+    done = run_pytest(*options, source=OF_WORKERS.format(expected), **env)
+    assert done.returncode == 0, done.stdout
