@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from jitclient.core.directories import environment_directory, existing_directories
-from jitserver.cli.common import json_option, report, size
+from jitserver.cli.common import json_option, number, report, size
 from jitserver.store import archive
 from jitserver.store.tiers import disk_share
 
@@ -40,11 +40,7 @@ def _report(what: str, file: Path, moved: archive.Moved) -> None:
     report(
         {"result": what, "file": str(file), "bytes": nbytes, **moved._asdict()},
         lambda: click.echo(
-            f"{what} {_number(moved.programs, 'program')} and {_number(moved.compilations, 'compilation')}; "
+            f"{what} {number(moved.programs, 'program')} and {number(moved.compilations, 'compilation')}; "
             f"{file} has {size(nbytes)}"
         ),
     )
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -49,6 +49,11 @@ def wants_json() -> bool:
     return bool(click.get_current_context().meta.get(_JSON))
 
 
+def number(count: int, noun: str) -> str:
+    """Return a count with its noun: `1 program`, `2 programs`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def report(value: Any, show: Callable[[], object]) -> None:
     """Print the result of a command: `value` as JSON with `--json`; otherwise call `show`, which prints text."""
     context = click.get_current_context()

@@ -15,7 +15,7 @@ from jitclient.core import directories
 from jitclient.errors import DaemonUnavailable, JitserverError
 from jitclient.wire.introspection import Status
 from jitclient.wire.messages import Verb
-from jitserver.cli.common import ask, json_option, print_table, report, size, wants_json
+from jitserver.cli.common import ask, json_option, number, print_table, report, size, wants_json
 from jitserver.cli.status import of_share
 from jitserver.store import last_use
 from jitserver.store.archive import Moved
@@ -150,7 +150,7 @@ def pull(script: str) -> None:
 
 
 def _moved(moved: Moved) -> str:
-    return f"{moved.programs:,} programs and {moved.compilations:,} compilations"
+    return f"{number(moved.programs, 'program')} and {number(moved.compilations, 'compilation')}"
 
 
 def _push_programs(options: Options, key: str) -> None:
@@ -160,9 +160,7 @@ def _push_programs(options: Options, key: str) -> None:
         found[_pushed(store, lab, info.key)] += 1
         if lab.storage.why_off:
             raise click.ClickException(f"cannot use {options.url}: {lab.storage.why_off}")
-    report(
-        found, lambda: click.echo(", ".join(f"{number} {what}" for what, number in found.items() if number) or "none")
-    )
+    report(found, lambda: click.echo(", ".join(f"{count} {what}" for what, count in found.items() if count) or "none"))
 
 
 def _pushed(store: Store, lab: Share, key: str) -> str:
@@ -203,8 +201,8 @@ def verify(removes: bool) -> None:
 
 
 def _print_verified(by: collections.Counter[str], problems: dict[str, str]) -> None:
-    for member, number in by.most_common():
-        click.echo(f"valid: {number} made by {member}")
+    for member, times in by.most_common():
+        click.echo(f"valid: {times} made by {member}")
     for name, problem in problems.items():
         click.echo(f"not valid ({problem}): {name}")
     if not by and not problems:
@@ -238,7 +236,7 @@ def gc(older_than: float | None, max_size: float | None, dry_run: bool) -> None:
     what = "would remove" if dry_run else "removed"
     report(
         {"entries": len(leaving), "bytes": freed, "dry_run": dry_run},
-        lambda: click.echo(f"{what} {len(leaving)} entries, {size(freed)}"),
+        lambda: click.echo(f"{what} {len(leaving)} {'entry' if len(leaving) == 1 else 'entries'}, {size(freed)}"),
     )
 
 
