@@ -20,12 +20,11 @@ from benchmarks.corpus.comparing import Outcome, differences, is_identical
 from benchmarks.corpus.listing import Program
 from benchmarks.corpus.preparing import lay_out
 from benchmarks.processes import TOP, environment, output, running, temporary_folder
-from benchmarks.rivals.ours import answers
+from benchmarks.rivals import ours
 
 _SECONDS = 600
 _HELPER_SECONDS = 120
 _COUNTS = ("calls", "traces", "client_traces", "local_runs", "compiles")
-_PUSH_SECONDS = 60
 _SEEDS = {"daemon": "3", "plain": "1", "cached": "2", "first": "1", "second": "2"}
 _SAID = re.compile(r"^jitserver: (.*)$", re.MULTILINE)
 _FRESH = re.compile(r"^the program runs in a fresh process: (.*)$")
@@ -136,10 +135,10 @@ def _on_two_machines(place: "_Place") -> tuple[Run, Run, dict[str, int]]:
     """As `_twice`, with a daemon and a cache for each process; the second machine pulls what the first has pushed."""
     with place.daemon():
         first = place.run("first")
-        place.share("push")
+        place.push()
     place.move()
     with place.daemon() as counts:
-        place.share("pull")
+        place.pull()
         second, counted = place.counted(counts)
     return first, second, counted
 
@@ -192,18 +191,13 @@ class _Place:
         """Let the later processes be those of a machine with an empty cache."""
         self._cache = self._folder / "another cache"
 
-    def share(self, verb: str) -> None:
-        """Push what the program has used to the lab's cache, or pull it."""
-        deadline = time.monotonic() + _PUSH_SECONDS
-        words = ["-P", "-m", "jitserver", "share", verb, self._script.name]
-        while True:
-            try:
-                output(words, self._environment("first"), self._folder)
-                return
-            except RuntimeError:  # the daemon notes it when it is quiet
-                if verb == "pull" or time.monotonic() > deadline:
-                    raise
-            time.sleep(0.5)
+    def push(self) -> None:
+        """Upload what the program has used to the lab's cache."""
+        ours.push(self._script, self._environment("first"), self._folder)
+
+    def pull(self) -> None:
+        """Download it."""
+        ours.pull(self._script, self._environment("first"), self._folder)
 
     def counted(self, counts: Callable[[], dict[str, int]]) -> tuple[Run, dict[str, int]]:
         """Run the program as the second process; also return what the daemon counted meanwhile."""
@@ -293,7 +287,7 @@ class _Place:
 @contextlib.contextmanager
 def _daemon(socket: Path, folder: Path, env: dict[str, str]) -> Iterator[Callable[[], dict[str, int]]]:
     arguments = ["-P", "-m", "jitserver", "serve", "--address", f"unix:{socket}"]
-    with running(arguments, env, folder, lambda: answers(socket)):
+    with running(arguments, env, folder, lambda: ours.answers(socket)):
         yield lambda: json.loads(output(["-P", "-m", "jitserver", "status", "--json"], env, folder))
 
 

@@ -1,8 +1,6 @@
 """A script on a machine that has nothing, when another machine of the lab has run it: through JAX's cache, and ours."""
 
 import functools
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,6 @@ from benchmarks.result import OURS, Row
 from benchmarks.rivals import disk_cache, ours, plain_jax
 from benchmarks.scenarios.whole_script import PROGRAM, SCRIPTS, run
 
-_NOTE_SECONDS = 60.0
 _PULLED = f"{OURS}, pulled before"
 
 
@@ -57,22 +54,9 @@ def _run_ours(store: Path, program: Path, pulls: bool = False, pushes: bool = Fa
         with running(serve, env, folder, lambda: ours.answers(path)):
             began = time.perf_counter()
             if pulls:
-                _share("pull", program, env)
+                ours.pull(program, env, folder)
             pulled = time.perf_counter() - began
             seconds = float(run(program, env, folder, ("-m", "jitclient"))["total"])
             if pushes:
-                _share("push", program, env)
+                ours.push(program, env, folder)
         return pulled + seconds
-
-
-def _share(verb: str, program: Path, env: dict[str, str]) -> None:
-    command = [sys.executable, "-P", "-m", "jitserver", "share", verb, program.name]
-    end = time.monotonic() + _NOTE_SECONDS
-    while True:
-        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
-        if done.returncode == 0:
-            return
-        # The daemon notes what a script has used when it is quiet.
-        if verb == "pull" or time.monotonic() > end:
-            raise RuntimeError(done.stderr)
-        time.sleep(1)

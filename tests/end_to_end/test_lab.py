@@ -1,12 +1,14 @@
 """Machines of a lab share programs: what one has made, the next one neither traces nor compiles."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from jitclient.core.directories import compilations_directory
 from jitserver.store.share import contents, entries, signing
 from jitserver.store.share.objects import Objects
 
@@ -124,6 +126,11 @@ def test_a_fresh_home_has_all_that_a_script_used(
         return cli("share", *words, env={**lab.env, "JITSERVER_CACHE_DIR": f"{tmp_path}/{home}"})
 
     with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
+        (environment,) = [path for path in (tmp_path / "one").iterdir() if path.is_dir()]
+        unused = compilations_directory(environment) / f"{1:064x}"
+        unused.parent.mkdir(exist_ok=True)
+        unused.touch()
+        os.utime(unused, (1, 1))
         values, compiled = lab.run(SET_UP, JITSERVER_CACHE_DIR=f"{tmp_path}/one")
         assert compiled > 3
         assert lab.counts()["traces"] == 2
@@ -138,6 +145,7 @@ def test_a_fresh_home_has_all_that_a_script_used(
         counts = lab.counts()
         assert (counts["traces"], counts["compiles"]) == (0, 0)
         assert json.loads(share("other", *pull).stdout)["programs"] == 0
+    assert not [*(tmp_path / "other").rglob(unused.name)]
 
 
 def test_a_program_that_this_machine_cannot_load_is_made_here(lab: Any, tmp_path: Path) -> None:

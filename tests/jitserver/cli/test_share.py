@@ -162,6 +162,8 @@ def test_what_saves_least_goes_first(lab: Path, here: Callable[..., Result]) -> 
     store.close()
     here("share", "push")
     (large,) = lab.rglob(f"{key(5)}/program")
+    hour = time.time() - 3600
+    os.utime(large, (hour, hour))  # the oldest is not the least valuable
     limit = str((large.stat().st_size + 10) / (1 << 30))
     assert json_of(here("share", "gc", "--max-size", limit, "--json"))["entries"] == 2
     assert [*lab.rglob("program")] == [large]
