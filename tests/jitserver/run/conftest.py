@@ -87,8 +87,8 @@ class Environment:
         expected, done = self.plain(script), self.run("--verbose", script)
         lines = done.stderr.splitlines(keepends=True)
         added = [line for line in lines if line.startswith("jitserver: ")]
-        assert done.stdout.splitlines() == expected.stdout.splitlines()
-        assert "".join(line for line in lines if line not in added) == expected.stderr
+        assert done.stdout.splitlines() == expected.stdout.splitlines(), added
+        assert "".join(line for line in lines if line not in added) == expected.stderr, added
         assert done.returncode == expected.returncode
         return added
 
