@@ -89,7 +89,7 @@ def test_the_functions_that_make_the_key_are_where_the_page_says() -> None:
 
 def test_every_row_of_the_key_is_on_its_page() -> None:
     source = (TOP / "jitserver" / "programs" / "keys.py").read_text()
-    rows = set(re.findall(r'^        "(\w+)": _encode|rows\["(\w+)"\] = |\.rows, "(\w+)": ', source, re.MULTILINE))
-    in_code = {name for found in rows for name in found if name} | {"capture"}
+    named = re.findall(r'^        "?(\w+)"?: _encode|rows\["(\w+)"\] = |\.rows, (\w+): ', source, re.MULTILINE)
+    in_code = {name.lower() for found in named for name in found if name} | {"capture"}
     on_page = set(re.findall(r"^\| (\w+) \|", page("keys").partition("\n## ")[0], re.MULTILINE))
     assert in_code == on_page - {"Row"}

@@ -54,7 +54,7 @@ def status() -> None:
     told = {
         "url": options.url,
         "writes": options.writes,
-        **{folder.partition("-")[0]: len(each) for folder, each in found.items()},
+        **{kind: len(each) for kind, each in found.items()},
         "bytes": sum(entry.nbytes for each in found.values() for entry in each),
         "daemon": None if daemon is None or daemon.share is None else msgspec.structs.asdict(daemon.share),
     }
@@ -65,6 +65,7 @@ def _print_status(options: Options, told: dict[str, Any], daemon: Status | None)
     rows = [
         ["place", f"{options.url}, {'read and write' if options.writes else 'read only'}"],
         ["programs", f"{told['programs']:,}"],
+        ["traces", f"{told['traces']:,}"],
         ["compilations", f"{told['compilations']:,}"],
         ["scripts", f"{told['scripts']:,}"],
         ["size", size(told["bytes"])],

@@ -134,7 +134,7 @@ def start_thread(waits: bool = False) -> None:
 
 @functools.cache
 def of_process() -> dict[str, str]:
-    """Return the part of the context that all programs of this daemon share, by label."""
+    """Return the part of the context that all programs of this daemon share, and their traces, by label."""
     devices = jax.devices()
     return {
         "format": str(FORMAT),
@@ -142,9 +142,15 @@ def of_process() -> dict[str, str]:
         **jax_versions(),
         "platform": devices[0].platform,
         "devices": ", ".join(device_names()),
+        "plugins": ", ".join(backend().plugins),
         **{name.lower(): os.environ.get(name, "") for name in OF_VALUES},
-        "backend": backend().version or cpu_features(),
     }
+
+
+@functools.cache
+def of_machine() -> dict[str, str]:
+    """Return the part that executables share, and that no trace depends on, by label."""
+    return {"backend": backend().version or cpu_features()}
 
 
 def jax_versions() -> dict[str, str]:

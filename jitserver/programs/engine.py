@@ -143,7 +143,9 @@ class Engine:
         found = compare_with_nearest(self.cache.get, self.cache.named, key.text, components, request.name, refusal)
         found.crashes = self.journal.strikes.refusal(found.key)
         if found.found is None:
-            found.lab_seconds = self.programs.lab_seconds(keys.call_key(request.lookup), key)
+            in_lab = self.programs.in_lab(key)
+            found.lab_seconds = None if in_lab is None else in_lab.seconds
+            found.lab_has_trace_only = in_lab is not None and in_lab.only_trace
         return found
 
 

@@ -125,7 +125,7 @@ class _Compilations(compilation_cache.CompilationCache):
 
 def _of_machine(key: str) -> str:
     """Return a key of JAX's for machines of this kind only: JAX's has no features of the processor."""
-    return digest(repr((key, sorted(context.of_process().items()))).encode()).hex()
+    return digest(repr((key, sorted({**context.of_process(), **context.of_machine()}.items()))).encode()).hex()
 
 
 _compilations: _Compilations | None = None

@@ -28,6 +28,7 @@ def info_of(key: str, request: Prepare, built: Program) -> EntryInfo:
         options=_options_text(signature),
         context={
             **context.of_process(),
+            **context.of_machine(),
             **{name: context.packages().version(name) for name in request.lookup.packages},
             **{name: str(value) for name, value in built.settings},
         },

@@ -10,9 +10,9 @@ from jitclient.wire.encoding import decoded
 from jitclient.wire.explaining import KeyPart, decode_parts, encode_parts
 from jitclient.wire.messages import Lookup, Manifest
 from jitserver.programs import context
-from jitserver.store.entry import KeyComponents
+from jitserver.store.entry import MACHINE, MANIFEST, KeyComponents
 
-_DAEMON_ROWS = ("packages", "process")
+_DAEMON_ROWS = ("packages", "process", MACHINE)
 """Components that only the daemon knows: mappings from names to texts."""
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -36,8 +36,12 @@ class CallKey:
         """Return the key for processes with this manifest."""
         if manifest is None or not manifest.names:
             return self
-        rows = {**self.rows, "manifest": _encode(manifest)}
+        rows = {**self.rows, MANIFEST: _encode(manifest)}
         return CallKey(_digest(rows), rows, self.base)
+
+    def components(self, parts: bytes = b"") -> KeyComponents:
+        """Return the components of the key, with encoded descriptions of their parts."""
+        return KeyComponents({row: digest(part) for row, part in self.rows.items()}, parts)
 
 
 def call_key(lookup: Lookup) -> CallKey:
@@ -53,6 +57,7 @@ def call_key(lookup: Lookup) -> CallKey:
         "settings": _encode(signature.context),
         "packages": _encode(context.packages().versions({"jax", *lookup.packages})),
         "process": _encode(context.of_process()),
+        MACHINE: _encode(context.of_machine()),
     }
     if signature.shardings is not None:
         rows["shardings"] = _encode(signature.shardings)
@@ -77,4 +82,4 @@ def components_of(key: CallKey, parts: bytes) -> KeyComponents:
     for row in _DAEMON_ROWS:
         held = decoded(key.rows[row], dict[str, str])
         described += [KeyPart(row, name, text.encode(), text) for name, text in held.items()]
-    return KeyComponents({row: digest(part) for row, part in key.rows.items()}, encode_parts(described))
+    return key.components(encode_parts(described))

@@ -3,6 +3,7 @@
 import threading
 
 from jitclient.wire.messages import MAX_LISTS
+from jitserver.programs.keys import CallKey
 from jitserver.programs.latest import Latest
 from jitserver.store.tiers import Tiers
 
@@ -32,14 +33,14 @@ class ManifestNames:
         with self._lock:
             self._known.put(base, self._known_of(base) | {names})
 
-    def ask_share(self, base: str) -> bool:
+    def ask_share(self, base: CallKey) -> bool:
         """Ask the lab's cache for the lists of a base key, once; return whether it has any."""
-        if self._cache.share is None or base in self._shared:
+        if self._cache.share is None or base.text in self._shared:
             return False
-        found = self._cache.share.lists_of(base)
-        self._shared.put(base, found)
+        found = self._cache.share.lists_of(base.components().portable_base)
+        self._shared.put(base.text, found)
         for names in found:
-            self.note(base, names)
+            self.note(base.text, names)
         return bool(found)
 
     def seconds_shared(self, base: str) -> float | None:

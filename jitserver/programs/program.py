@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
-from jax import export
 
 from jitclient.capture.codec import values
 from jitclient.capture.load import Loaded, load
@@ -24,7 +23,7 @@ from jitclient.jaxside.leaked_tracers import raise_if_used
 from jitclient.jaxside.over_leaves import OverLeaves
 from jitclient.wire.array_transport import host_form, nbytes_of
 from jitclient.wire.messages import Evidence, ForeignFunction, Lookup, Signature, Slot, Spec, Traced
-from jitserver.programs import callbacks, context, executables, placement
+from jitserver.programs import callbacks, context, executables, placement, portable
 from jitserver.programs.devices import device_arrays, memories
 from jitserver.programs.devices.backend import backend
 from jitserver.programs.devices.memories import Bytes, bytes_of_specs
@@ -86,6 +85,7 @@ class Program:
     trace: Evidence = _NO_EVIDENCE  # the whole evidence, until a client has compared it
     order_free: Callable[[], bytes] = bytes  # computes the digest of the evidence without its order, until then
     agreed_order_free: bytes = b""  # that digest, if the client's trace had a different order
+    exported: Callable[[], bytes] = bytes  # serializes the trace (see `portable`), until then; empty if it cannot be
 
     direct: Any = None
     """The C++ function to which `run` passes the leaves; None before the first run, and if there is none."""
@@ -120,7 +120,7 @@ class Program:
 
     def forget_trace(self) -> None:
         """Free the data that is needed only for a comparison with another trace."""
-        self.trace, self.order_free = _NO_EVIDENCE, bytes
+        self.trace, self.order_free, self.exported = _NO_EVIDENCE, bytes, bytes
 
     def set_direct(self) -> None:
         """Set `direct` after a run, from a private attribute of `Compiled` that may be missing."""
@@ -202,19 +202,32 @@ def from_client(program: bytes, traced: Traced, signature: Signature, name: str,
     Raises:
         CaptureError: the program cannot be read, or the results do not match the client's description.
     """
-    exported = _exported(program)
-    register(traced.foreign)
-
-    def function(*leaves: Any) -> Any:
-        return exported.call(*leaves)
-
-    function.__name__ = name
-    built = _build(function, signature, report_phase)
-    if [spec.shape for spec in traced.results] != [spec.shape for spec in built.results]:
-        raise CaptureError("the program's results do not match the client's description")
+    built = from_portable(program, traced.foreign, traced.results, signature, name, report_phase)
     built.results, built.tree, built.foreign = traced.results, traced.tree, traced.foreign
     built.seconds["trace"] += traced.seconds
     built.evidence, built.agreed_order_free = traced.evidence.digest, traced.evidence.order_free
+    built.exported = lambda: program
+    return built
+
+
+def from_portable(
+    program: bytes | memoryview,
+    foreign: tuple[ForeignFunction, ...],
+    results: tuple[Spec, ...],
+    signature: Signature,
+    name: str,
+    report_phase: ReportPhase,
+) -> Program:
+    """Compile a program that another process traced, of which nothing is known beyond its text.
+
+    Raises:
+        CaptureError: the program cannot be read, or its results are not of the shapes that are expected.
+    """
+    function = portable.function_of(program, name)
+    register(foreign)
+    built = _build(function, signature, report_phase)
+    if [spec.shape for spec in results] != [spec.shape for spec in built.results]:
+        raise CaptureError("the program's results do not match their description")
     return built
 
 
@@ -229,20 +242,13 @@ def text_of_capture(loaded: Loaded, signature: Signature, name: str, what: str) 
 
 def text_of_client(program: bytes, what: str) -> str:
     """Return the "stablehlo" of a program that a client traced; empty for "jaxpr", which only the client has."""
-    return "" if what == "jaxpr" else _exported(program).mlir_module()
+    return "" if what == "jaxpr" else portable.from_bytes(program).mlir_module()
 
 
 def _over_leaves(loaded: Loaded, signature: Signature, name: str) -> OverLeaves:
     statics = [(where, values.decode(value, loaded.object_at)) for where, value in signature.statics]
     structure = tree.decode(signature.tree, loaded.object_at)
     return OverLeaves(loaded.fn, name, structure, statics)
-
-
-def _exported(program: bytes) -> export.Exported:
-    try:
-        return export.deserialize(bytearray(program))
-    except Exception as error:  # the parser may raise any exception
-        raise CaptureError(f"the program cannot be read: {error}") from error
 
 
 def _settings(signature: Signature, deref: Deref) -> tuple[tuple[str, Any], ...]:
@@ -293,11 +299,13 @@ def _build(
         must_serialize_first = any(sort in text for sort in _SORTS)
         functions = functions_of(traced, lowered)
         slots, described = tuple(map(callbacks.slot_of, functions)), _described(loaded, functions)
+        foreign = foreign_functions(traced.jaxpr, jax.default_backend())
         with _timed(seconds, "compile", report_phase, "compiling"), executables.compiling(text):
             found_before = compilation_cache.found_by_thread()
             compiled = callbacks.Executables(slots, lowered) if slots else lowered.compile()
             is_found = compilation_cache.found_by_thread() != found_before
             found_key = executables.found_key() if is_found else ""
+    export = functools.partial(portable.to_bytes, traced, function.__name__, signature.leaves, foreign, settings)
     return Program(
         run=compiled,
         specs=signature.leaves,
@@ -316,8 +324,10 @@ def _build(
         found_key=found_key,
         slots=slots,
         callbacks=described,
-        foreign=foreign_functions(traced.jaxpr, jax.default_backend()),
+        foreign=foreign,
         has_effects=bool(traced.jaxpr.effects),
+        # Shardings of results are no part of a trace.
+        exported=bytes if slots or signature.shardings else export,
     )
 
 

@@ -56,6 +56,13 @@ class Hit(NamedTuple):
     level: str
 
 
+class InLab(NamedTuple):
+    """A program that the lab's cache has, or only the trace of it, and the seconds that making such a program took."""
+
+    seconds: float
+    only_trace: bool = False
+
+
 @dataclasses.dataclass(frozen=True)
 class _Candidate:
     """A candidate: a program that no client's own trace has confirmed yet, with the data to store it."""
@@ -97,7 +104,7 @@ class Programs:
         """
         base, lookup_digest = keys.call_key(lookup), _digest_of(lookup)
         found = self._find(base, lookup, lookup_digest, report_phase)
-        if found is None and self._names.ask_share(base.text):
+        if found is None and self._names.ask_share(base):
             found = self._find(base, lookup, lookup_digest, report_phase)
         return found
 
@@ -122,7 +129,7 @@ class Programs:
         """Return the key of a lookup's program, or the lists of names whose state the client must send first."""
         base = keys.call_key(lookup)
         found = self._key_of(base, lookup)
-        if found is None and self._names.ask_share(base.text):
+        if found is None and self._names.ask_share(base):
             found = self._key_of(base, lookup)
         return base if found is None else found
 
@@ -134,14 +141,18 @@ class Programs:
             key = base.under(one)
             if self.cache.get(key.text) is not None or key.text in self._refusals:
                 return key
-            if self.lab_seconds(base, key) is not None:
+            if self.in_lab(key):
                 return key
         return None
 
-    def lab_seconds(self, base: CallKey, key: CallKey) -> float | None:
-        """Return what making a program took, if the lab's cache has it; None if it has not."""
-        seconds, share = self._names.seconds_shared(base.text), self.cache.share
-        return seconds if seconds is not None and share is not None and share.has(key.text) else None
+    def in_lab(self, key: CallKey) -> InLab | None:
+        """Return what the lab's cache has of a program; None if it has nothing."""
+        seconds, share = self._names.seconds_shared(key.base), self.cache.share
+        if seconds is None or share is None:
+            return None
+        if share.has(key.text):
+            return InLab(seconds)
+        return InLab(seconds, only_trace=True) if share.has_trace(key.components().portable_key) else None
 
     def prepare(self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase) -> tuple[Entry, bool]:
         """Return the program of a request, and whether this call made it.
@@ -333,23 +344,35 @@ class Programs:
 
     def _make(self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase) -> Entry:
         built = self._build(key, request, payload, report_phase)
-        return self._keep(key, self._entry(info_of(key.text, request, built), built), request, payload)
+        entry = self._keep(key, self._entry(info_of(key.text, request, built), built), request, payload)
+        built.forget_trace()
+        return entry
 
     def _build(self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase) -> Program:
-        self.counters.add(misses=1)
         lookup = request.lookup
-        label = labels.of_call(request.name, lookup.signature.leaves)
+
+        def make(report_next: ReportPhase) -> Program:
+            if request.traced is not None:
+                return program.from_client(payload, request.traced, lookup.signature, request.name, report_next)
+            return self._trace(request, payload, report_next)
+
+        built = self._recorded(key, request, make, report_phase)
+        built.lookup_digest = _digest_of(lookup)
+        return built
+
+    def _recorded(
+        self, key: CallKey, request: Prepare, make: Callable[[ReportPhase], Program], report_phase: ReportPhase
+    ) -> Program:
+        """Make a program, which the crash journal and the counters record."""
+        self.counters.add(misses=1)
+        label = labels.of_call(request.name, request.lookup.signature.leaves)
         with self.journal.recording("unpacking", key.text, label) as next_phase:
 
             def report_next(phase: str) -> None:
                 next_phase(phase)
                 report_phase(phase)
 
-            if request.traced is not None:
-                built = program.from_client(payload, request.traced, lookup.signature, request.name, report_next)
-            else:
-                built = self._trace(request, payload, report_next)
-        built.lookup_digest = _digest_of(lookup)
+            built = make(report_next)
         log.info("made %s in %.2f s", label, sum(built.seconds.values()))
         self.counters.add(compiles=1, text_hits=built.is_found, compile_seconds=sum(built.seconds.values()))
         return built
@@ -363,7 +386,7 @@ class Programs:
         built.mark = mark(RUNNING, key.text, entry.info.label)
         facts = serialization.facts_of(built, request.lookup.signature.context)
         stored = Stored(entry.info, entry.components, facts, _encode(request))
-        kept = self.cache.keep(entry, stored, self._serializer(entry), payload)
+        kept = self.cache.keep(entry, stored, self._serializer(entry), payload, built.exported)
         self._names.note(key.base, request.manifest.names)
         return kept
 
@@ -419,7 +442,7 @@ class Programs:
         report_phase(_READING)
         found = self.cache.load(key.text, self._names.seconds_shared(key.base))
         if found is None:
-            return None
+            return self._compiled(key, report_phase)
         stored, executable, is_shared = found
         refusal = cpu_executables.refusal()
         why = stored.info.no_executable or refusal
@@ -444,12 +467,36 @@ class Programs:
                     self.cache.memory.remove([key.text])
                 return entry
         if is_shared:
-            return None
+            return self._compiled(key, report_phase)
         try:
             return self._made_again(key, stored, request_of(stored), report_phase, why or "its file is missing")
         except (CaptureError, Corrupt, TraceFailed) as error:
             log.info("%s cannot be made again without its client: %s", stored.info.label, error)
             return None
+
+    def _compiled(self, key: CallKey, report_phase: ReportPhase) -> Entry | None:
+        """Compile a program whose trace the lab's cache has from another kind of machine."""
+        seconds, share = self._names.seconds_shared(key.base), self.cache.share
+        if seconds is None or share is None:
+            return None
+        portable_key = key.components().portable_key
+        found = share.get_trace(portable_key, seconds)
+        if found is None:
+            return None
+        stored, trace = found
+        try:
+            request = request_of(stored)
+            if _key_of(request).text != key.text:
+                raise Corrupt("it is the trace of another program")
+            signature = request.lookup.signature
+            make = functools.partial(serialization.compiled, stored.facts, trace, signature, request.name)
+            built = self._recorded(key, request, make, report_phase)
+        except Exception as error:
+            share.reject_trace(portable_key, _first_line(error))
+            return None
+        share.count_found(sum(stored.info.seconds.values()) - stored.info.seconds.get("compile", 0.0))
+        built.why_remade = "the lab's cache has its trace, from another kind of machine"
+        return self._keep(key, self._entry(info_of(key.text, request, built), built), request, b"")
 
     def _made_again(
         self,

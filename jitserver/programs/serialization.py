@@ -1,13 +1,16 @@
 """Serialization of programs. Loading a program from disk runs no user code."""
 
+import dataclasses
+from typing import Any
+
 import msgspec
 
 from jitclient.capture.codec import values
 from jitclient.jaxside.ffi import register
-from jitclient.wire.messages import ForeignFunction, Message, Slot, Spec
+from jitclient.wire.messages import ForeignFunction, Message, Signature, Slot, Spec
 from jitserver.programs import executables
 from jitserver.programs.callbacks import Executables
-from jitserver.programs.program import Program
+from jitserver.programs.program import Program, ReportPhase, from_portable
 from jitserver.store.checked_files import unpacked
 
 
@@ -72,10 +75,26 @@ def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
     decoded = unpacked(facts, Facts)
     register(decoded.foreign)
     run = Executables(decoded.slots, serialized=executable) if decoded.slots else executables.from_bytes(executable)
-    same = {name: getattr(decoded, name) for name in Facts.__struct_fields__ if name != "settings"}
     return Program(
         run=run,
         settings=tuple((name, values.decode(value, values.no_deref)) for name, value in decoded.settings),
         is_found=True,
-        **same,
+        **_same(decoded),
     )
+
+
+def compiled(
+    facts: bytes, program: bytes | memoryview, signature: Signature, name: str, report_phase: ReportPhase
+) -> Program:
+    """Compile a program of which another kind of machine has serialized the facts and the trace.
+
+    Raises:
+        Exception: the bytes are not a program that can run here.
+    """
+    decoded = unpacked(facts, Facts)
+    built = from_portable(program, decoded.foreign, decoded.results, signature, name, report_phase)
+    return dataclasses.replace(built, **{**_same(decoded), "code_bytes": built.code_bytes, "exported": bytes})
+
+
+def _same(facts: Facts) -> dict[str, Any]:
+    return {name: getattr(facts, name) for name in Facts.__struct_fields__ if name != "settings"}

@@ -5,10 +5,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jitclient.core.digests import digest
 from jitclient.wire.introspection import EntryInfo
 
 OVERHEAD_BYTES = 320 << 10
 """Bytes that any cached program costs beyond its own: files, rows, and JAX's Python objects."""
+
+MACHINE, MANIFEST = "machine", "manifest"
+"""Rows of a call key: the machine's own part, which decides how a program is compiled, and the manifest."""
 
 HALF_LIFE_SECONDS = 3 * 24 * 3600.0
 _IDLE_SECONDS = 10.0
@@ -26,6 +30,21 @@ class KeyComponents:
 
     rows: Mapping[str, bytes]
     parts: bytes
+
+    @property
+    def portable_key(self) -> str:
+        """The key of the program on machines of any kind."""
+        return _portable(self.rows, MACHINE)
+
+    @property
+    def portable_base(self) -> str:
+        """The portable key without the manifest."""
+        return _portable(self.rows, MACHINE, MANIFEST)
+
+
+def _portable(rows: Mapping[str, bytes], *without: str) -> str:
+    held = {label: row for label, row in rows.items() if label not in without}
+    return digest(b"".join(f"{label}:".encode() + row for label, row in held.items())).hex()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -45,14 +45,22 @@ class Tiers:
 
     # ---- programs
 
-    def keep(self, entry: Entry, stored: Stored, executable: Callable[[], bytes], capture: bytes) -> Entry:
+    def keep(
+        self,
+        entry: Entry,
+        stored: Stored,
+        executable: Callable[[], bytes],
+        capture: bytes,
+        trace: Callable[[], bytes] = bytes,
+    ) -> Entry:
         """Add a new program to memory, and schedule its write to disk.
 
         Args:
             entry: the program in memory.
             stored: its description on disk.
             executable: returns the serialized executable; called later, on the writer's thread.
-            capture: the capture's bytes.
+            capture: the capture's bytes; empty if there is none.
+            trace: serializes the program's trace for the lab's cache; called later, on a thread of its own.
 
         Returns:
             The program's entry in memory, which sessions may already hold.
@@ -64,16 +72,16 @@ class Tiers:
             if self.store.max_bytes:
                 self.store.put(stored, data, capture)
             if self._uploads is not None:
-                self._uploads.add(entry.key, functools.partial(self._upload, stored, data))
-            is_kept = kept.info.disk_bytes or len(capture) > MAX_RECIPE_BYTES
-            kept.recipe = None if is_kept else Recipe(stored, capture)
+                self._uploads.add(entry.key, functools.partial(self._upload, stored, data, trace))
+            has_recipe = not kept.info.disk_bytes and 0 < len(capture) <= MAX_RECIPE_BYTES
+            kept.recipe = Recipe(stored, capture) if has_recipe else None
 
         self.writer.add(entry.key, write)
         return kept
 
-    def _upload(self, stored: Stored, executable: bytes) -> None:
+    def _upload(self, stored: Stored, executable: bytes, trace: Callable[[], bytes]) -> None:
         if self.share is not None:
-            self.share.put(stored, executable)
+            self.share.put(stored, executable, trace)
 
     def load(self, key: str, seconds: float | None = None) -> Loaded | None:
         """Return a program from the disk, or else from the lab's cache.

@@ -53,28 +53,36 @@ def test_a_fresh_home_finds_what_another_machine_has_made(lab: Any, tmp_path: Pa
         assert lab.counts()["traces"] == 0
 
 
-def test_the_trace_of_a_client_counts_for_what_a_program_takes_to_make(lab: Any, tmp_path: Path) -> None:
-    packages = tmp_path / "site-packages"
-    packages.mkdir()
-    (packages / "scaling.py").write_text("GAIN = 2.0\n\ndef scaled(x):\n    return x * GAIN\n")
-    lab.env["PYTHONPATH"] = str(packages)
-    program = """
-        import json, time
-        import numpy as np
-        import jitclient, scaling
+BY_CLIENT = """
+    import json, time
+    import numpy as np
+    import jitclient, scaling
 
-        scaling.GAIN = 3.0  # the daemon traces with 2.0, so it gets the client's trace
+    scaling.GAIN = 3.0  # the daemon traces with 2.0, so it gets the client's trace
 
-        @jitclient.jit
-        def step(x):
-            time.sleep(1)
-            return scaling.scaled(x)
+    @jitclient.jit
+    def step(x):
+        time.sleep(1)
+        return scaling.scaled(x)
 
-        print(json.dumps(step(np.arange(3.0, dtype="float32")).tolist()))
-    """
+    print(json.dumps(step(np.arange(3.0, dtype="float32")).tolist()))
+"""
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> str:
+    """A folder of an installed package, which `BY_CLIENT` uses."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    (folder / "scaling.py").write_text("GAIN = 2.0\n\ndef scaled(x):\n    return x * GAIN\n")
+    return str(folder)
+
+
+def test_the_trace_of_a_client_counts_for_what_a_program_takes_to_make(lab: Any, tmp_path: Path, packages: str) -> None:
+    lab.env["PYTHONPATH"] = packages
     for folder, found in ("one", 0), ("other", 1):
         with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/{folder}"):
-            assert lab.run(program, PYTHONPATH=str(packages)) == [0.0, 3.0, 6.0]
+            assert lab.run(BY_CLIENT, PYTHONPATH=packages) == [0.0, 3.0, 6.0]
             share = lab.counts()["share"]
             assert (share.found, share.seconds_saved >= 1) == (found, bool(found))
 
@@ -148,21 +156,96 @@ def test_a_fresh_home_has_all_that_a_script_used(
     assert not [*(tmp_path / "other").rglob(unused.name)]
 
 
-def test_a_program_that_this_machine_cannot_load_is_made_here(lab: Any, tmp_path: Path) -> None:
+@pytest.fixture
+def another_processor(tmp_path: Path) -> str:
+    """A folder that makes the Python processes that have it in their path see other features of the processor."""
+    folder = tmp_path / "another processor"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(
+        "from jitclient.core import cpu\n\ncpu.cpu_features = lambda: 'features of another processor'\n"
+    )
+    return str(folder)
+
+
+TRACED = [
+    pytest.param(PROGRAM, VALUE, id="by the daemon"),
+    pytest.param(BY_CLIENT, [0.0, 3.0, 6.0], id="by the client"),
+]
+
+
+@pytest.mark.parametrize(("program", "value"), TRACED)
+def test_another_kind_of_machine_finds_the_trace(
+    program: str, value: Any, lab: Any, tmp_path: Path, another_processor: str, packages: str
+) -> None:
+    lab.env["PYTHONPATH"] = packages
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
+        assert lab.run(program, PYTHONPATH=packages) == value
+    # The third machine is as the second one, which has uploaded what it compiled if that took long.
+    for folder in "other", "third":
+        lab.env["PYTHONPATH"] = f"{packages}:{another_processor}"
+        with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/{folder}"):
+            assert lab.run(program, PYTHONPATH=packages) == value
+            counts = lab.counts()
+            assert (counts["traces"], counts["compiles"], counts["share"].found) == (0, 1, 1)
+            assert counts["client_traces"] == 0
+            assert lab.run(program, PYTHONPATH=packages) == value
+            assert lab.counts()["compiles"] == 1
+    # From now on, its own disk has it.
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other", JITSERVER_SHARE=""):
+        assert lab.run(program, PYTHONPATH=packages) == value
+        counts = lab.counts()
+        assert (counts["traces"], counts["compiles"]) == (0, 0)
+
+
+def test_an_explanation_says_that_the_lab_has_the_trace_only(lab: Any, tmp_path: Path, another_processor: str) -> None:
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
+        assert lab.run(PROGRAM) == VALUE
+    made, _ = PROGRAM.split("    found = step(")
+    explained = f"""{made}
+    found = jitclient.explain(step, jnp.arange(5.0)[::-1])
+    print(json.dumps([found.hit, found.level, str(found), found.cost_seconds >= 1]))
+    """
+    lab.env["PYTHONPATH"] = another_processor
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other"):
+        hit, level, text, is_long = lab.run(explained)
+        assert (hit, level, is_long) == (False, None, True)
+        assert "compiled here: the lab's cache has the trace" in text
+        assert lab.counts()["traces"] == 0
+
+
+def test_a_trace_that_cannot_be_compiled_here_is_made_again(lab: Any, tmp_path: Path, another_processor: str) -> None:
     with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
         assert lab.run(PROGRAM) == VALUE
     objects = Objects(lab.env["JITSERVER_SHARE"])
-    (entry,) = contents.programs(objects)
-    (one,) = contents.checked(objects, KEY.encode(), [entry])
+    (trace,) = contents.everything(objects)["traces"]
+    (one,) = contents.checked(objects, KEY.encode(), [trace])
     assert one.program is not None
-    bad = entries.encoded(one.program, b"made for another machine", "someone")
-    objects.put(entry.name, signing.signed(KEY.encode(), entry.name, bad))
+    bad = entries.encoded(one.program, b"no program", "someone", 1.0)
+    objects.put(trace.name, signing.signed(KEY.encode(), trace.name, bad))
+    lab.env["PYTHONPATH"] = another_processor
     with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other"):
         assert lab.run(PROGRAM) == VALUE
         counts = lab.counts()
         assert counts["traces"] == 1
-        assert counts["share"].rejected == {"cannot be loaded here": 1}
-    (mended,) = contents.checked(objects, KEY.encode(), contents.programs(objects))
+        assert counts["share"].rejected == {"cannot be compiled here": 1}
+
+
+def test_a_program_that_this_machine_cannot_load_is_made_here(lab: Any, tmp_path: Path) -> None:
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
+        assert lab.run(PROGRAM) == VALUE
+    objects = Objects(lab.env["JITSERVER_SHARE"])
+    found = contents.everything(objects)
+    assert (len(found["programs"]), len(found["traces"])) == (1, 1)
+    for one in [*contents.checked(objects, KEY.encode(), [*found["programs"], *found["traces"]])]:
+        assert one.program is not None
+        bad = entries.encoded(one.program, b"made for another machine", "someone", 1.0)
+        objects.put(one.entry.name, signing.signed(KEY.encode(), one.entry.name, bad))
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other"):
+        assert lab.run(PROGRAM) == VALUE
+        counts = lab.counts()
+        assert counts["traces"] == 1
+        assert counts["share"].rejected == {"cannot be loaded here": 1, "cannot be compiled here": 1}
+    (mended,) = contents.checked(objects, KEY.encode(), contents.everything(objects)["programs"])
     assert mended.by != "someone"
     assert msgspec.structs.asdict(mended.program.info)["seconds"]  # type: ignore[union-attr]
 

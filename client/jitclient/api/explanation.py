@@ -37,7 +37,7 @@ class Explanation:
         differences: for a miss, the differences of the call from the most similar program of that name.
         nearest: call key of that program.
         cost_seconds: time that making the program took; for a miss, the time that making the most similar one took.
-        reason: reason why the daemon cannot make the program, or does not answer.
+        reason: reason why the daemon cannot make the program, does not answer, or only compiles it.
         note: reason why processes with another hash seed do not find the program.
     """
 
@@ -112,6 +112,9 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
     note = str(identity.captured.set_order) if identity.order else None
     if explained.found is not None and not explained.crashes:
         return Explanation(program, hit=True, level="L1", cost_seconds=_cost(explained.found), note=note)
+    if explained.lab_has_trace_only and not explained.crashes:
+        why = "compiled here: the lab's cache has the trace, made for another kind of machine"
+        return Explanation(program, hit=False, cost_seconds=explained.lab_seconds, reason=why, note=note)
     if explained.lab_seconds is not None and not explained.crashes:
         return Explanation(program, hit=True, level="L2", cost_seconds=explained.lab_seconds, note=note)
     reason = explained.crashes or (f"traced in the client: {explained.refusal}" if explained.refusal else None)

@@ -159,7 +159,7 @@ def _how(row: ProgramRow) -> str:
     if row.level in _FOUND_IN:
         return f"{_FOUND_IN[row.level]}, {_saved(row.seconds)}"
     took = labels.seconds(row.seconds)
-    return f"made again in {took} (its executable was not kept: {row.why})" if row.why else f"made in {took}"
+    return f"made again in {took}: {row.why}" if row.why else f"made in {took}"
 
 
 def _saved(seconds: float) -> str:

@@ -77,6 +77,7 @@ class Explained(Message):
     crashes: str = ""  # why the daemon refuses to load the program
     names: tuple[tuple[str, ...], ...] = ()  # lists of names whose state selects the program
     lab_seconds: float | None = None  # if the lab's cache has the program: what making such a program took
+    lab_has_trace_only: bool = False  # from another kind of machine, for which it was compiled
 
 
 # Parts of the arguments, and as many again.

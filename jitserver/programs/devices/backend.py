@@ -13,7 +13,8 @@ class Backend:
 
     Attributes:
         export_platform: name of the platform in `jax.export`: "cpu", "cuda", "rocm", "tpu", ...
-        version: the backend's own versions, which its executables depend on.
+        plugins: names and versions of the distributions that bring backends to JAX, which programs depend on.
+        version: the version of the platform on this machine, such as that of its driver, which executables depend on.
         shares_host_memory: whether arrays may use memory of the host: reads copy nothing, and the arrays count as
             memory of the process.
         runs_on_host: whether programs are code for the host's processor, and may call functions of this process.
@@ -21,6 +22,7 @@ class Backend:
     """
 
     export_platform: str
+    plugins: tuple[str, ...]
     version: str
     shares_host_memory: bool
     runs_on_host: bool
@@ -34,7 +36,8 @@ def backend() -> Backend:
     is_cpu = device.platform == "cpu"
     return Backend(
         export_platform=_export_platform(device.platform, device.client.platform_version),
-        version="" if is_cpu else "\n".join([device.client.platform_version, *_plugins()]),
+        plugins=() if is_cpu else tuple(_plugins()),
+        version="" if is_cpu else device.client.platform_version,
         shares_host_memory=is_cpu,
         runs_on_host=is_cpu,
         finishes_calls=is_cpu,

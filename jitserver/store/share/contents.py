@@ -14,12 +14,13 @@ from jitserver.store.share.signing import Rejected
 HALF_LIFE_SECONDS = 30 * 24 * 3600.0
 """Age at which an entry is worth half. The storage does not tell when it was used."""
 
-_ENDS = {
-    entries.FOLDER: entries.PROGRAM,
-    entries.COMPILATIONS: entries.EXECUTABLE,
-    entries.SCRIPTS: entries.SCRIPT,
+_KINDS = {
+    "programs": (entries.FOLDER, entries.PROGRAM),
+    "traces": (entries.FOLDER, entries.TRACE),
+    "compilations": (entries.COMPILATIONS, entries.EXECUTABLE),
+    "scripts": (entries.SCRIPTS, entries.SCRIPT),
 }
-"""Folders of this version, and how the names end of the entries there that take space."""
+"""Kinds of entries that take space: their folder, and the last part of their names."""
 
 _READERS = 16
 
@@ -33,20 +34,14 @@ class Checked(NamedTuple):
     problem: str
 
 
-def programs(objects: Objects) -> list[Object]:
-    """Return the entries of programs of this version, the oldest first."""
-    return of_kind(objects, entries.FOLDER)
-
-
-def of_kind(objects: Objects, folder: str) -> list[Object]:
-    """Return the entries in the folder of a kind, the oldest first, without those that help to find them."""
-    found = (entry for entry in objects.all(folder) if entry.name.endswith(f"/{_ENDS[folder]}"))
-    return sorted(found, key=lambda entry: entry.written)
-
-
 def everything(objects: Objects) -> dict[str, list[Object]]:
-    """Return the entries of this version, by folder."""
-    return {folder: of_kind(objects, folder) for folder in _ENDS}
+    """Return the entries of this version by kind, the oldest first, without those that help to find them."""
+    folders = {folder: objects.all(folder) for folder, _ in _KINDS.values()}
+    found = {folder: sorted(each, key=lambda entry: entry.written) for folder, each in folders.items()}
+    return {
+        kind: [entry for entry in found[folder] if entry.name.endswith(f"/{end}")]
+        for kind, (folder, end) in _KINDS.items()
+    }
 
 
 def checked(objects: Objects, key: bytes, each: Iterable[Object]) -> Iterator[Checked]:
@@ -69,8 +64,7 @@ def _checked(entry: Object, payload: memoryview) -> Checked:
     if folder == entries.SCRIPTS:
         return Checked(entry, None, scripts.decoded(payload).by, "")
     stored, shared = entries.decoded(payload)
-    wrong = entries.program_name(stored.info.key) != entry.name
-    return Checked(entry, stored, shared.by, "name" if wrong else "")
+    return Checked(entry, stored, shared.by, "" if entry.name in entries.names_of(stored) else "name")
 
 
 def outdated(objects: Objects, found: list[Object], written_before: float, max_bytes: int | None) -> list[Object]:

@@ -1,9 +1,11 @@
-"""Entries of the lab's cache: programs, compilations, scripts, and lists of names, never captures, sources or arrays.
+"""Entries of the lab's cache: programs, traces, compilations, scripts, and lists of names.
 
-A program's entry has the name of its call key, which covers all that the machine must be: platform, devices or features
-of the processor, versions. The names in manifests are entries with numbers, of which a base key has a few.
+They have no captures, sources or arrays. A program's entry has the name of its call key, which covers all that the
+machine must be: platform, devices or features of the processor, versions. Its trace has the name of the portable key,
+which lacks the driver and the features of the processor. The names in manifests are entries with numbers, of which a
+portable base key has a few.
 
-The first three begin with the seconds that their content took to make, which `contents.valued` reads alone.
+All but the last begin with the seconds that their content took to make, which `contents.valued` reads alone.
 """
 
 import os
@@ -20,7 +22,7 @@ from jitserver.store.entry import KeyComponents, Stored
 
 SECONDS = struct.Struct(">d")
 
-FOLDER = f"programs-2.{FORMAT}"
+FOLDER = f"programs-3.{FORMAT}"
 """Folder of the entries of this version. Other versions of jitserver have others, side by side."""
 
 COMPILATIONS = "compilations-1"
@@ -29,18 +31,21 @@ COMPILATIONS = "compilations-1"
 SCRIPTS = "scripts-1"
 """Folder of what scripts used last."""
 
-PROGRAM, EXECUTABLE, SCRIPT = "program", "executable", "script"
+PROGRAM, TRACE, EXECUTABLE, SCRIPT = "program", "trace", "executable", "script"
 """Last parts of the names of entries."""
 
 
 class SharedProgram(Message):
-    """A program in the lab's cache, with its executable. `by` says who has made it, on which host."""
+    """A program in the lab's cache, with its `code`. `by` says who has made it, on which host.
+
+    The code is an executable, or in the entry of a trace, what `programs/portable.py` writes.
+    """
 
     info: EntryInfo
     rows: dict[str, bytes]
     facts: bytes
     request: bytes
-    executable: bytes
+    code: bytes
     by: str
 
 
@@ -64,8 +69,18 @@ def program_name(key: str) -> str:
     return f"{FOLDER}/{key[:2]}/{key}/{PROGRAM}"
 
 
+def trace_name(portable_key: str) -> str:
+    """Return the name of the entry of a program's trace."""
+    return f"{FOLDER}/{portable_key[:2]}/{portable_key}/{TRACE}"
+
+
+def names_of(stored: Stored) -> tuple[str, str]:
+    """Return the names that the entries of a program and its trace must have."""
+    return program_name(stored.key), trace_name(stored.components.portable_key)
+
+
 def names_name(base: str, number: int) -> str:
-    """Return the name of the entry of one list of names of a base key."""
+    """Return the name of the entry of one list of names of a portable base key."""
     return f"{FOLDER}/{base[:2]}/{base}/names-{number}"
 
 
@@ -100,11 +115,11 @@ def public(stored: Stored) -> Stored:
     return Stored(info, KeyComponents(dict(stored.components.rows), b""), stored.facts, msgspec.msgpack.encode(request))
 
 
-def encoded(stored: Stored, executable: bytes, by: str) -> bytes:
-    """Return the entry of a program."""
+def encoded(stored: Stored, code: bytes, by: str, seconds: float) -> bytes:
+    """Return the entry of a program, or of a trace, that took some seconds to make."""
     seen = public(stored)
-    return SECONDS.pack(sum(seen.info.seconds.values())) + msgspec.msgpack.encode(
-        SharedProgram(seen.info, dict(seen.components.rows), seen.facts, seen.request, executable, by)
+    return SECONDS.pack(seconds) + msgspec.msgpack.encode(
+        SharedProgram(seen.info, dict(seen.components.rows), seen.facts, seen.request, code, by)
     )
 
 

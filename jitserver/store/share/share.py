@@ -6,6 +6,7 @@ import logging
 import platform
 import threading
 import time
+from collections.abc import Callable
 
 from jitclient.wire.introspection import ShareStatus
 from jitserver.store.checked_files import Corrupt, unpacked
@@ -36,7 +37,7 @@ class Share:
     # ---- reading
 
     def lists_of(self, base: str) -> dict[tuple[str, ...], float]:
-        """Return the lists of names in the manifests of a base key, with the seconds that making a program took."""
+        """Return the lists of names in manifests, with the seconds that making a program took, by portable base key."""
         found: dict[tuple[str, ...], float] = {}
         end = time.monotonic() + READ_SECONDS  # for all together
         for number in range(_MAX_LISTS):
@@ -57,24 +58,22 @@ class Share:
             key: the call key.
             seconds: the time that making the program would take, half of which its download may take.
         """
-        name = entries.program_name(key)
-        payload = self.storage.get(name, MAX_ENTRY_BYTES, max(READ_SECONDS, seconds / 2))
-        if payload is None:
+        found = self._program(entries.program_name(key), seconds)
+        if found is None:
             self._count("missed")
-            return None
-        try:
-            stored, shared = entries.decoded(payload)
-            if stored.info.key != key:
-                raise Corrupt("it has another key")
-        except Corrupt as error:
-            self.storage.reject(name, "version", str(error))
-            return None
-        stored.info.last_used = time.time()
-        return stored, shared.executable
+        return found
+
+    def get_trace(self, portable_key: str, seconds: float) -> tuple[Stored, bytes] | None:
+        """Return a program of another kind of machine with its trace, or None; see `get`."""
+        return self._program(entries.trace_name(portable_key), seconds)
 
     def has(self, key: str) -> bool:
         """Return whether there is a program of a call key."""
         return self.storage.has(entries.program_name(key))
+
+    def has_trace(self, portable_key: str) -> bool:
+        """Return whether there is a trace of a portable key."""
+        return self.storage.has(entries.trace_name(portable_key))
 
     def count_found(self, seconds: float) -> None:
         """Count a program, or a compilation, that was found, and the seconds that this saved."""
@@ -86,22 +85,48 @@ class Share:
         """Count a program that cannot be loaded on this machine."""
         self.storage.reject(entries.program_name(key), "cannot be loaded here", why)
 
+    def reject_trace(self, portable_key: str, why: str) -> None:
+        """Count a trace that cannot be compiled on this machine."""
+        self.storage.reject(entries.trace_name(portable_key), "cannot be compiled here", why)
+
     # ---- writing
 
-    def put(self, stored: Stored, executable: bytes) -> bool:
-        """Upload a program that took long enough to make, unless it is there; return whether it was uploaded."""
-        info, seconds = stored.info, sum(stored.info.seconds.values())
-        if not (self.storage.options.writes and executable and seconds >= MIN_SECONDS):
+    def put(self, stored: Stored, executable: bytes, trace: Callable[[], bytes] = bytes) -> bool:
+        """Upload what of a program took long enough to make, unless it is there.
+
+        Args:
+            stored: the program.
+            executable: its executable; empty if there is none.
+            trace: serializes its trace; returns nothing if that is impossible.
+
+        Returns:
+            Whether its executable was uploaded.
+        """
+        info = stored.info
+        seconds = sum(info.seconds.values())
+        if not self.storage.options.writes or seconds < MIN_SECONDS:
             return False
-        name = entries.program_name(info.key)
-        is_new = not self.has(info.key)
-        if is_new:
-            if not self.storage.put(name, entries.encoded(stored, executable, member())):
-                return False
-            self._count("uploaded")
-        # The program first: who finds its names may ask for it at once.
-        self._list(info.base or info.key, Names(info.names, seconds))
+        is_new = bool(executable) and not self.has(info.key)
+        if is_new and not self._upload(entries.program_name(info.key), stored, executable, seconds):
+            return False
+        has_trace = self._put_trace(stored, seconds - info.seconds.get("compile", 0.0), trace)
+        if executable or has_trace:
+            # The programs first: who finds their names may ask for them at once.
+            self._list(stored.components.portable_base, Names(info.names, seconds))
         return is_new
+
+    def _put_trace(self, stored: Stored, seconds: float, trace: Callable[[], bytes]) -> bool:
+        key = stored.components.portable_key
+        if seconds < MIN_SECONDS or self.has_trace(key):
+            return seconds >= MIN_SECONDS
+        code = trace()
+        return bool(code) and self._upload(entries.trace_name(key), stored, code, seconds)
+
+    def _upload(self, name: str, stored: Stored, code: bytes, seconds: float) -> bool:
+        is_done = self.storage.put(name, entries.encoded(stored, code, member(), seconds))
+        if is_done:
+            self._count("uploaded")
+        return is_done
 
     def _list(self, base: str, names: Names) -> None:
         for number in range(_MAX_LISTS):
@@ -113,6 +138,20 @@ class Share:
                 return
 
     # ---- inside
+
+    def _program(self, name: str, seconds: float) -> tuple[Stored, bytes] | None:
+        payload = self.storage.get(name, MAX_ENTRY_BYTES, max(READ_SECONDS, seconds / 2))
+        if payload is None:
+            return None
+        try:
+            stored, shared = entries.decoded(payload)
+            if name not in entries.names_of(stored):
+                raise Corrupt("it has another key")
+        except Corrupt as error:
+            self.storage.reject(name, "version", str(error))
+            return None
+        stored.info.last_used = time.time()
+        return stored, shared.code
 
     def _names(self, name: str) -> Names | None:
         payload = self.storage.get(name, _MAX_NAMES_BYTES)

@@ -49,7 +49,7 @@ def test_a_program_that_was_made_again_says_why() -> None:
     usage = Usage()
     usage.add(Got("f()", "remade", "no room"), 2.0)
     assert lines(usage)[:2] == [
-        "programs  f()  made again in 2.0 s (its executable was not kept: no room)",
+        "programs  f()  made again in 2.0 s: no room",
         "hits      0 in memory, 0 on the disk; 0 made, 1 made again",
     ]
 

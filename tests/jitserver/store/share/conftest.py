@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from jitclient.wire.messages import Lookup, Prepare, Signature
-from jitserver.store.entry import Stored
+from jitserver.store.entry import KeyComponents, Stored
 from jitserver.store.share.options import Options
 from jitserver.store.share.share import Share
 from jitserver.store.share.storage import Storage
@@ -40,6 +40,7 @@ def program(stored: Callable[..., Any]) -> Callable[..., Stored]:
         signature = Signature(b"tree", (), (), (), (), ())
         lookup = Lookup("capture", "function", (), signature, locations=b"/home/me/train.py", manifests=())
         request = Prepare(lookup, "f", "/home/me/train.py:1", parts=b"the value of a global")
-        return Stored(made.info, made.components, made.facts, msgspec.msgpack.encode(request))
+        rows = {"capture": (base or key).encode(), "machine": b"this", "manifest": ",".join(names).encode()}
+        return Stored(made.info, KeyComponents(rows, b""), made.facts, msgspec.msgpack.encode(request))
 
     return program

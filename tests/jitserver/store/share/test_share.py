@@ -1,5 +1,6 @@
 """The lab's cache gives what a member has put there, and nothing else; and it is never in the way."""
 
+import dataclasses
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -29,12 +30,12 @@ def path_of(url: str, name: str) -> str:
 def test_a_member_finds_what_another_has_made(member: Callable[..., Share], program: Callable[..., Stored]) -> None:
     assert member().put(program("k1", ("numpy.pi",), "b1"), b"executable")
     reader = member()
-    assert reader.lists_of("b1") == {("numpy.pi",): 2.0}
+    assert reader.lists_of(program("k1", ("numpy.pi",), "b1").components.portable_base) == {("numpy.pi",): 2.0}
     found = reader.get("k1", 2.0)
     assert found is not None
     stored, executable = found
     assert (stored.key, stored.facts, executable) == ("k1", b"facts", b"executable")
-    assert dict(stored.components.rows) == {"capture": b"k1"}
+    assert dict(stored.components.rows) == {"capture": b"b1", "machine": b"this", "manifest": b"numpy.pi"}
     assert reader.lists_of("other") == {}
     assert reader.get("other", 2.0) is None
 
@@ -44,7 +45,7 @@ def test_programs_under_several_manifests_are_found(
 ) -> None:
     for key, names in (("k1", ("a",)), ("k2", ("b",)), ("k3", ("a",)), ("b1", ())):
         assert member().put(program(key, names, "b1"), b"x")
-    assert member().lists_of("b1").keys() == {("a",), ("b",), ()}
+    assert member().lists_of(program("b1").components.portable_base).keys() == {("a",), ("b",), ()}
 
 
 def test_what_was_quick_to_make_or_is_there_is_not_sent(
@@ -58,6 +59,51 @@ def test_what_was_quick_to_make_or_is_there_is_not_sent(
     assert first.put(program("k1"), b"x")
     assert not first.put(program("k1"), b"x")
     assert first.status().uploaded == 1
+
+
+def test_a_trace_is_found_by_machines_of_any_kind(member: Callable[..., Share], program: Callable[..., Stored]) -> None:
+    made = program("k1", ("numpy.pi",), "b1")
+    made.info.seconds = {"trace": 1.5, "compile": 4.0}
+    assert member().put(made, b"executable", lambda: b"trace")
+    rows = {**made.components.rows, "machine": b"another"}
+    there = dataclasses.replace(made, components=dataclasses.replace(made.components, rows=rows))
+    reader = member()
+    assert reader.lists_of(there.components.portable_base) == {("numpy.pi",): 5.5}
+    assert reader.has_trace(there.components.portable_key)
+    found = reader.get_trace(there.components.portable_key, 5.5)
+    assert found is not None
+    assert (found[0].facts, found[1]) == (b"facts", b"trace")
+    of_another = dataclasses.replace(made.components, rows={**rows, "capture": b"another"})
+    assert reader.get_trace(of_another.portable_key, 5.5) is None
+
+
+def test_a_trace_is_shared_once_and_only_if_it_took_long(
+    member: Callable[..., Share], program: Callable[..., Stored]
+) -> None:
+    made, calls = program("k1"), []
+
+    def trace() -> bytes:
+        calls.append(made.key)
+        return b"trace"
+
+    made.info.seconds = {"trace": 0.5, "compile": 4.0}
+    assert member().put(made, b"x", trace)
+    assert not calls
+    made.info.seconds = {"trace": 1.5, "compile": 4.0}
+    for _ in range(2):
+        assert not member().put(made, b"x", trace)
+    assert len(calls) == 1
+
+
+def test_a_program_of_which_nothing_can_be_shared_is_not_listed(
+    member: Callable[..., Share], program: Callable[..., Stored]
+) -> None:
+    made = program("k1")
+    assert not member().put(made, b"")
+    assert member().lists_of(made.components.portable_base) == {}
+    made.info.seconds = {"trace": 2.0}
+    assert not member().put(made, b"", lambda: b"trace")
+    assert member().lists_of(made.components.portable_base) == {(): 2.0}
 
 
 def test_places_and_values_stay_at_home(
@@ -100,7 +146,7 @@ def test_an_entry_of_another_name_project_or_version_is_a_miss(
     reader, stranger = member(), member(key=OTHER_KEY)
     assert reader.get("k1", 2.0) is None
     assert stranger.get("k2", 2.0) is None
-    assert stranger.lists_of("k2") == {}
+    assert stranger.lists_of(program("k2").components.portable_base) == {}
     assert reader.status().rejected == {"signature": 1}
     monkeypatch.setattr(entries, "FOLDER", "programs-of-another-version")
     assert member().get("k2", 2.0) is None
@@ -110,13 +156,14 @@ def test_an_upload_replaces_what_was_rejected(
     member: Callable[..., Share], program: Callable[..., Stored], url: str, files: Any
 ) -> None:
     member().put(program("k1"), b"x")
-    for name in (entries.program_name("k1"), entries.names_name("k1", 0)):
+    base = program("k1").components.portable_base
+    for name in (entries.program_name("k1"), entries.names_name(base, 0)):
         files.pipe_file(path_of(url, name), b"garbage")
     mender = member()
-    assert mender.lists_of("k1") == {}
+    assert mender.lists_of(base) == {}
     assert mender.get("k1", 2.0) is None
     assert mender.put(program("k1"), b"x")
-    assert member().lists_of("k1") == {(): 2.0}
+    assert member().lists_of(base) == {(): 2.0}
     assert member().get("k1", 2.0) is not None
 
 
