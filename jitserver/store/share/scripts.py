@@ -93,7 +93,7 @@ def pull(objects: Objects, key: bytes, directory: Path, script: str, max_bytes: 
     """
     found = sorted(objects.all(entries.scripts_folder(_versions(), script)), key=lambda entry: -entry.written)
     for entry in found[:_MAX_MACHINES]:
-        data = objects.get(entry.name, MAX_ENTRY_BYTES)
+        data = objects.get(entry.name, min(entry.nbytes, MAX_ENTRY_BYTES))
         if data is None:  # another member has removed it
             continue
         shared = decoded(signing.verified(key, entry.name, data))
