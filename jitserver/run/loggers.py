@@ -3,6 +3,9 @@
 Until then they are hidden, as the modules are (`preloaded.py`): `logging.config.dictConfig`, for example, disables the
 loggers that exist. A program that asks for a logger by its name before gets the object that the import has made, which
 is the one that the imported module uses.
+
+Imports also write messages, such as those of matplotlib at the level DEBUG, which a helper drops. They must be done in
+the run if the program would show them.
 """
 
 import logging
@@ -26,17 +29,24 @@ class Loggers:
     def __init__(self) -> None:
         self._asked_for: dict[str, dict[str, None]] = {}
         self._set_by: dict[str, set[str]] = {}
+        # By module: names of loggers and levels of messages, and whether the helper would have shown them.
+        self._messages: dict[str, dict[tuple[str, int], bool]] = {}
         self._replacement = Replacement()
         self._hidden: dict[str, logging.Logger] = {}
         self._is_import = False
 
     def __enter__(self) -> "Loggers":
-        own = _manager.getLogger
+        own, own_is_enabled_for = _manager.getLogger, logging.Logger.isEnabledFor
 
         def get_logger(name: str) -> logging.Logger:
             self._asked_for.setdefault(imported_now(), {})[name] = None
             found: logging.Logger = own(name)
             return found
+
+        def is_enabled_for(logger: logging.Logger, level: int) -> bool:
+            is_shown = own_is_enabled_for(logger, level)
+            self._messages.setdefault(imported_now(), {})[logger.name, level] = is_shown
+            return is_shown
 
         def note(logger: logging.Logger) -> None:
             name = getattr(logger, "name", "")
@@ -57,6 +67,7 @@ class Loggers:
             object.__setattr__(logger, name, value)
 
         self._replacement.put(_manager, "getLogger", get_logger)
+        self._replacement.put(logging.Logger, "isEnabledFor", is_enabled_for)
         self._replacement.put(logging.Logger, "__setattr__", set_attribute)
         for name in _CHANGES:
             self._replacement.put(logging.Logger, name, noting(getattr(logging.Logger, name)))
@@ -89,7 +100,22 @@ class Loggers:
             others = self._set_by.get(name, set()) - modules
             if name in self._hidden and others and _state(self._hidden[name]) != _state(logging.getLoggerClass()(name)):
                 return f"the logger {name} was set by {min(others)}, which the program has not imported"
+        for module in modules & self._messages.keys():
+            for (name, level), was_shown in self._messages[module].items():
+                if self._is_enabled_for(name, level) != was_shown:
+                    kind = logging.getLevelName(level)
+                    return f"the import of {module} logs {kind} messages, and the program has changed which are shown"
         return ""
+
+    def _is_enabled_for(self, name: str, level: int) -> bool:
+        """Return whether the logger of a name, which may be hidden, would take a message of a level."""
+        if _manager.disable >= level:
+            return False
+        for end in (*(at for at, letter in enumerate(name) if letter == "."), len(name))[::-1]:
+            logger = self._hidden.get(name[:end]) or _manager.loggerDict.get(name[:end])
+            if isinstance(logger, logging.Logger) and logger.level:
+                return level >= logger.level
+        return level >= logging.root.level
 
     def _names_for(self, modules: Set[str]) -> list[str]:
         return [name for module, names in self._asked_for.items() if module in modules for name in names]

@@ -134,6 +134,13 @@ PACKAGES = {
     """,
     ),
     "spawns": "import asyncio, multiprocessing; VALUE = 1",
+    "talks": """
+        import logging
+        logging.getLogger("talking").debug("a message of an import")
+        logging.getLogger("talking.aloud").setLevel(20)
+        logging.getLogger("talking.aloud").debug("a message that the import itself drops")
+        VALUE = 1
+    """,
 }
 """Installed packages. Each has a value of its import."""
 
@@ -182,6 +189,17 @@ PROGRAMS = {
     ),
     "a logger that another package sets": ("import quieted", "quieted"),
     "a logger that an import sets before": ("import quiets, quieted", "quieted"),
+    "messages are shown": ("import logging; logging.basicConfig(level=10); import talks", "talks"),
+    "messages of one logger are shown": (
+        "import logging as l; l.basicConfig(); l.getLogger('talking').setLevel(10); import talks",
+        "talks",
+    ),
+    "messages are not shown": ("import logging; logging.basicConfig(level=20); import talks", "talks"),
+    "messages are shown, later": ("import logging, talks; logging.basicConfig(level=10)", "talks"),
+    "all messages are disabled": (
+        "import logging; logging.basicConfig(level=10); logging.disable(); import talks",
+        "talks",
+    ),
     "finders": (
         """
         import sys
@@ -315,6 +333,9 @@ IN_THE_HELPER = {
     "a logger set before",
     "a level that loggers inherit",
     "a logger that an import sets before",
+    "messages are not shown",
+    "messages are shown, later",
+    "all messages are disabled",
     "a part that is no module",
     "a part that sees who looks at it",
     "the arguments",
