@@ -219,6 +219,15 @@ def test_one_module_makes_digests() -> None:
     assert imported == {"jitclient.core.digests"}
 
 
+def test_one_module_of_the_client_has_the_clock() -> None:
+    """Others would ask the clock that a program has put in its place."""
+    asks = re.compile(r"^\s*from time import |\btime\.(monotonic|perf_counter|sleep|thread_time|time)\(", re.MULTILINE)
+    client = PACKAGES["jitclient"]
+    found = {path.relative_to(client).as_posix() for path in client.rglob("*.py") if asks.search(path.read_text())}
+    # The second one sets the clock of log records, before a program begins.
+    assert found == {"core/clock.py", "core/compat.py"}
+
+
 def test_one_module_uses_what_is_not_public_in_jax() -> None:
     found = {module for module, path in modules().items() if any(map(uses_internals, code_of(path)))}
     assert found == {

@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from jitclient import errors
+from jitclient.core import clock as clock  # before the program replaces it
 from jitclient.core import first_use
 from jitclient.errors import AddressTaken as AddressTaken
 from jitclient.errors import AmbientInput as AmbientInput

@@ -19,7 +19,6 @@ import math
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from types import FunctionType, ModuleType
 from typing import Any
@@ -30,6 +29,7 @@ from jitclient.capture.budget import Budget
 from jitclient.capture.graph.set_order import has_shared_seed
 from jitclient.capture.user_code.code import canonical_code
 from jitclient.capture.user_code.ownership import functions_in, is_users_top
+from jitclient.core.clock import thread_time, time
 from jitclient.core.digests import digest
 from jitclient.core.directories import captures_directory, environment_directory, trim
 from jitclient.errors import AmbientInput, CaptureTooSlow
@@ -69,8 +69,8 @@ class CaptureCosts:
     def __init__(
         self,
         fun: Callable[..., Any],
-        clock: Callable[[], float] = time.thread_time,
-        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = thread_time,
+        now: Callable[[], float] = time,
     ) -> None:
         self._fun = fun
         self._now = now

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from jitclient.calls.identity import explained
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.usage import Got, Local, usage
 from jitclient.core import timeline
+from jitclient.core.clock import perf_counter
 from jitclient.core.notices import print_notice
 from jitclient.core.settings import settings
 from jitclient.errors import JitserverError
@@ -45,7 +45,7 @@ class CompileLog:
     def report(self, session: Session, lookup: Lookup, prepared: Prepared) -> None:
         """Count the program, and print the lines that the settings ask for."""
         program, compiled = labels.of_call(self.wanted.name, self.wanted.specs), sum(prepared.seconds.values())
-        found_in = time.perf_counter() - self.wanted.since
+        found_in = perf_counter() - self.wanted.since
         usage.add(Got(program, prepared.level, prepared.why), prepared.saved - found_in if prepared.saved else compiled)
         exit_summary.begin()
         took = []
@@ -75,7 +75,7 @@ class CompileLog:
         if not prepared.seconds or record.why:
             return
         # The daemon compares the program with all others of the name, which takes long where these are many.
-        is_slow = time.perf_counter() - self.wanted.since > _ALWAYS_EXPLAINED_SECONDS
+        is_slow = perf_counter() - self.wanted.since > _ALWAYS_EXPLAINED_SECONDS
         if is_slow or line.nanoseconds_of("explain") < _MAX_EXPLAINING * line.now():
             with contextlib.suppress(JitserverError):
                 record.differences = tuple(self._differences(session, lookup))
@@ -100,12 +100,12 @@ def of_local_run(name: str, why: Exception) -> Iterator[None]:
     """Count a function that ran in this process; print the reason and the duration of its first call on stderr."""
     text = _in_one_line(why)
     usage.add_local(Local(name, "run", text))
-    start = time.perf_counter()
+    start = perf_counter()
     with timeline.span("run here", f"{name}: {text}"):
         yield
     if settings().explain and (name, text) not in _printed:
         _printed.add((name, text))
-        print_notice(f"{name} ran in this process, in {labels.seconds(time.perf_counter() - start)}; {text}")
+        print_notice(f"{name} ran in this process, in {labels.seconds(perf_counter() - start)}; {text}")
 
 
 def _in_one_line(error: Exception) -> str:

@@ -4,12 +4,12 @@ import dataclasses
 import os
 import re
 import stat
-import time
 from collections.abc import Hashable, Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
 from jitclient.capture.codec.plain import is_plain
+from jitclient.core.clock import time
 from jitclient.core.digests import digest, file_digest
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -124,7 +124,7 @@ def _examine_file(path: Path, in_full: bool) -> tuple[Hashable, str]:
     if not stat.S_ISREG(found.st_mode):
         return _NO_FILE, _NO_FILE
     # Files in /proc and /sys have no size and no modification time.
-    is_settled = found.st_size > 0 and found.st_ctime < time.time() - _SETTLED_SECONDS
+    is_settled = found.st_size > 0 and found.st_ctime < time() - _SETTLED_SECONDS
     content = _digest_of_file(path) if in_full or not is_settled else ""
     stamp = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
     return (stamp, "" if is_settled else content), content

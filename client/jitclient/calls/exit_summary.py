@@ -9,12 +9,12 @@ import atexit
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from jitclient.calls.usage import FOUND, usage
 from jitclient.core import notices
+from jitclient.core.clock import time
 from jitclient.core.settings import settings
 from jitclient.jaxside.compile_events import compile_events, listen
 
@@ -85,7 +85,7 @@ def stats(name: str) -> "ProgramStats":
     made, remade = usage.total("made"), usage.total("remade")
     counted = compile_events
     return ProgramStats(
-        time.time(),
+        time(),
         name,
         saved + counted.saved_seconds,
         found,

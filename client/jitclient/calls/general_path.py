@@ -4,7 +4,6 @@ import contextlib
 import functools
 import math
 import sys
-import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from jitclient.calls.stages import Lowered, Traced, abstract_spec
 from jitclient.capture.budget import Budget
 from jitclient.capture.dump import Capture, capture
 from jitclient.core import timeline
+from jitclient.core.clock import monotonic
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
 from jitclient.errors import (
@@ -128,7 +128,7 @@ class GeneralPath:
             elif isinstance(error, CaptureError) and key is not None:
                 self._here[key] = self._capture, math.inf
             elif isinstance(error, Incompatible) and key is not None:
-                self._here[key] = self._capture, time.monotonic() + _REFUSED_SECONDS
+                self._here[key] = self._capture, monotonic() + _REFUSED_SECONDS
             self._warn(error)
             return self._call_here(args, kwargs, error)
         except JitserverError:
@@ -178,7 +178,7 @@ class GeneralPath:
         if key not in self._here:
             return False
         watched, until = self._here[key]
-        if time.monotonic() < until and (watched is None or watched.unchanged()):
+        if monotonic() < until and (watched is None or watched.unchanged()):
             return True
         del self._here[key]
         return False

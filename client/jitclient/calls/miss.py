@@ -6,7 +6,6 @@ The steps are functions of other modules, each of which takes the miss: `calls/c
 import contextlib
 import dataclasses
 import importlib.util
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -26,6 +25,7 @@ from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture
 from jitclient.capture.results.reader import CallbackFunctions, RebuiltObjects
 from jitclient.core import progress, timeline
+from jitclient.core.clock import perf_counter
 from jitclient.core.settings import settings
 from jitclient.errors import CaptureError, CaptureTooSlow
 from jitclient.jaxside import after_fork, context, tree
@@ -164,11 +164,11 @@ class Miss:
         """
         wanted = self.wanted
         platform, devices = self.backend()
-        start = time.perf_counter()
+        start = perf_counter()
         key = "" if self.captured is None else self.captured.function_key
         with timeline.span("trace", wanted.name):
             self.own.run(platform, devices, wanted.order, (key, stamp_of(self.inputs)))
-        self.own.seconds += time.perf_counter() - start
+        self.own.seconds += perf_counter() - start
         if wanted.deps is not None and not wanted.deps.still(self.inputs):
             raise InputsChangedError
 

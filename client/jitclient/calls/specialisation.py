@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import itertools
-import time
 from collections.abc import Callable, Hashable
 from types import FunctionType
 from typing import Any
@@ -12,6 +11,7 @@ from jitclient.calls.deps import Deps
 from jitclient.capture.user_code.installed import OWN_PACKAGES
 from jitclient.capture.user_code.names import content_of
 from jitclient.capture.user_code.ownership import functions_in
+from jitclient.core.clock import perf_counter
 from jitclient.jaxside import tree
 from jitclient.jaxside.context import Context
 from jitclient.jaxside.naming import leaf_names
@@ -32,7 +32,7 @@ class Specialisation:
     statics: tuple[Static, ...]
     context: Context
     # When this process began to look for the program.
-    since: float = dataclasses.field(default_factory=time.perf_counter, compare=False)
+    since: float = dataclasses.field(default_factory=perf_counter, compare=False)
 
     @functools.cached_property
     def structure(self) -> tree.Structure:

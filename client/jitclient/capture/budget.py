@@ -6,9 +6,9 @@ abandoned capture leaves nothing behind: all its state is its own, and the memos
 """
 
 import gc
-import time
 from collections.abc import Callable
 
+from jitclient.core.clock import thread_time
 from jitclient.errors import CaptureTooSlow
 
 
@@ -27,7 +27,7 @@ class Budget:
         self,
         seconds: float,
         why: str,
-        clock: Callable[[], float] = time.thread_time,
+        clock: Callable[[], float] = thread_time,
         every: int = 16,
         collections: Callable[[], int] = lambda: int(gc.get_stats()[-1]["collections"]),
     ) -> None:

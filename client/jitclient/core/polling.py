@@ -1,6 +1,6 @@
 """Limited waits for events that nothing announces."""
 
-import time
+from jitclient.core.clock import monotonic, sleep
 
 
 class Polling:
@@ -14,12 +14,12 @@ class Polling:
     """
 
     def __init__(self, seconds: float, interval: float = 0.02) -> None:
-        self._deadline = time.monotonic() + seconds
+        self._deadline = monotonic() + seconds
         self._interval = interval
 
     def pause(self) -> bool:
         """Sleep until the next attempt, and return True; return False at once if the time is over."""
-        if time.monotonic() >= self._deadline:
+        if monotonic() >= self._deadline:
             return False
-        time.sleep(self._interval)
+        sleep(self._interval)
         return True

@@ -5,9 +5,10 @@ import contextlib
 import dataclasses
 import itertools
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
+
+from jitclient.core.clock import perf_counter_ns, time
 
 MAX_SPANS = 20_000
 """Maximum number of spans; later ones are only counted."""
@@ -101,10 +102,10 @@ class Timeline:
     The spans of a lane, on one side, are nested or follow each other.
     """
 
-    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(self, clock: Callable[[], int] = perf_counter_ns) -> None:
         self.clock = clock
         self.origin = clock()
-        self.began = time.time()
+        self.began = time()
         self.spans: list[Span] = []
         self.dropped = 0
         self.threads: list[str] = []

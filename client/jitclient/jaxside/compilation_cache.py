@@ -22,8 +22,8 @@ from os import open as open_fd
 from os import read as read_fd
 from os import write as write_fd
 from pathlib import Path
-from time import monotonic  # and `time`
 
+from jitclient.core.clock import monotonic
 from jitclient.core.digests import digest
 from jitclient.core.directories import compilations_directory, environment_directory, trim
 from jitclient.core.settings import settings

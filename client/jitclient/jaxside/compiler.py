@@ -21,10 +21,10 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from time import monotonic  # programs may patch `time`
 from types import CodeType
 from typing import Any, Protocol
 
+from jitclient.core.clock import monotonic
 from jitclient.core.cpu import cpu_features, xla_threads
 from jitclient.core.digests import digest
 from jitclient.jaxside import cpu_executables

@@ -7,9 +7,9 @@ import math
 import select
 import socket
 import subprocess
-import time
 from typing import Any
 
+from jitclient.core.clock import monotonic
 from jitclient.core.notices import print_line
 from jitclient.core.threads import Thread
 from jitclient.errors import ProtocolError, WorkerLost
@@ -67,7 +67,7 @@ class Link:
             Incompatible: the worker has other versions.
         """
         patience = math.inf if self.host.has_queue else START_SECONDS
-        received, deadline = b"", time.monotonic() + patience
+        received, deadline = b"", monotonic() + patience
         while not received.endswith(GREETING):
             if not _is_readable(self._socket, deadline) or len(received) > _MAX_NOISE_BYTES:
                 said = f" The remote shell printed {received[:200]!r}" if received else ""
@@ -155,7 +155,7 @@ class Link:
 def _is_readable(sock: socket.socket, deadline: float) -> bool:
     poller = select.poll()
     poller.register(sock, select.POLLIN)
-    left = max(0.0, deadline - time.monotonic())
+    left = max(0.0, deadline - monotonic())
     return bool(poller.poll(None if left == math.inf else left * 1000))
 
 

@@ -1,11 +1,11 @@
 """Receivers of outcomes: the future of a `submit`, and the results of a `map` in order."""
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
+from jitclient.core.clock import monotonic
 from jitclient.core.tracebacks import hide_machinery
 from jitclient.pools.progress import Bar
 from jitclient.pools.schedule import Result
@@ -48,7 +48,7 @@ class MapSink:
     """
 
     def __init__(self, timeout: float | None) -> None:
-        self._deadline = None if timeout is None else time.monotonic() + timeout
+        self._deadline = None if timeout is None else monotonic() + timeout
         self._found: dict[int, tuple[Any, BaseException | None]] = {}
         self._changed = threading.Condition()
         self._finished = 0
@@ -110,7 +110,7 @@ class MapSink:
 
     def _wait_for(self, index: int) -> tuple[Any, BaseException | None]:
         with self._changed:
-            left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+            left = None if self._deadline is None else max(0.0, self._deadline - monotonic())
             if not self._changed.wait_for(lambda: index in self._found, left):
                 raise TimeoutError
             return self._found.pop(index)

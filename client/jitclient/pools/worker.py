@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 import types
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -22,6 +21,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from jitclient.core import first_use
+from jitclient.core.clock import monotonic
 from jitclient.core.settings import settings
 from jitclient.core.threads import Thread
 from jitclient.pools import outcomes, pickling
@@ -155,7 +155,7 @@ class _Worker:
 
     def _work(self, function: Callable[..., Any], body: bytearray) -> None:
         waiting, done, outcome_of = self._waiting, self._done, self._outcome
-        self._batch_began = self._reported = time.monotonic()
+        self._batch_began = self._reported = monotonic()
         waiting.extend(pickling.loads(body))
         name = getattr(function, "__qualname__", type(function).__qualname__)
         while True:
@@ -180,7 +180,7 @@ class _Worker:
     def _report(self, is_last: bool) -> None:
         with self._reporting:
             unstarted = 0
-            now = time.monotonic()
+            now = monotonic()
             if not is_last and now - self._batch_began > BEAT_SECONDS:
                 # A call takes long, so others should not wait for it.
                 while self._waiting:

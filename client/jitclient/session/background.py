@@ -1,9 +1,9 @@
 """Background work in a thread that exists only while there is work."""
 
 import _thread
-import time
 from collections.abc import Callable
 
+from jitclient.core.clock import sleep
 from jitclient.core.polling import Polling
 
 SOON_SECONDS = 0.001
@@ -46,7 +46,7 @@ class Background:
     def _run(self) -> None:
         quiet, seconds = 0, SOON_SECONDS
         while quiet < self._quiet and not self._stopping:
-            time.sleep(seconds)
+            sleep(seconds)
             more, seconds = self._work()
             quiet = 0 if more else quiet + 1
         self.awake = False

@@ -6,11 +6,11 @@ retired: it is never written again.
 """
 
 import collections
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from jitclient.core.clock import monotonic
 from jitclient.wire.array_transport import HostArray, nbytes_of
 from jitclient.wire.messages import INLINE_BYTES, Return, Run, Spec
 from jitclient.wire.reply import Reply
@@ -138,6 +138,6 @@ class Blocks:
                 self._add_free(block)
 
     def _add_free(self, block: Block) -> None:
-        block.used = time.monotonic()
+        block.used = monotonic()
         self._free.append(block)
         self._on_free()

@@ -7,12 +7,12 @@ import os
 import platform
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from jitclient.core.clock import monotonic
 from jitclient.core.notices import print_notice
 from jitclient.core.polling import Polling
 from jitclient.core.settings import Settings
@@ -87,19 +87,19 @@ class Finder:
         Raises:
             DaemonHangs: instead of DaemonSilent.
         """
-        start = time.monotonic()
+        start = monotonic()
         if self._last_error is not None and start < self._retry_at:
             raise copy.copy(self._last_error)  # without its traceback
         may_resume = bool(client_id.token) and self._last_error is None
         polling = None
         while True:
-            start = time.monotonic()
+            start = monotonic()
             try:
                 reached = reach(self._settings, client_id, self._patience)
             except DaemonSilent as error:
                 raise self.mark_hanging(error) from error
             except (DaemonUnavailable, Incompatible) as error:
-                now = time.monotonic()
+                now = monotonic()
                 if isinstance(error, HostUnreachable) and may_resume:
                     if polling is None:
                         print_notice(f"{error.args[0].splitlines()[0]}; retrying for {_RESUME_SECONDS:.0f} s")
@@ -116,7 +116,7 @@ class Finder:
         short = _SHORT_SECONDS if remote(self._settings.address) is None else _SHORT_SECONDS_REMOTE
         self._patience = min(self._settings.timeout, short)
         hangs = self._last_error = DaemonHangs(str(error))
-        self._retry_at = time.monotonic() + _RETRY_SHARE * self._patience
+        self._retry_at = monotonic() + _RETRY_SHARE * self._patience
         return hangs
 
 

@@ -5,11 +5,11 @@ import contextlib
 import dataclasses
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
+from jitclient.core.clock import monotonic
 from jitclient.core.settings import Settings
 from jitclient.errors import DaemonLost, DaemonSilent, JitserverError, NotSent, SessionBusy
 from jitclient.session import versions
@@ -352,7 +352,7 @@ class Link:
             blocks = self._pipeline.blocks
             if blocks is None or self._exchanging:
                 return False, pause
-            return blocks.tidy(time.monotonic()), pause
+            return blocks.tidy(monotonic()), pause
         except JitserverError as error:
             # Half a message may have been sent.
             self.disconnect(error)

@@ -16,9 +16,9 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from typing import IO, Any, Self
 
+from jitclient.core.clock import monotonic
 from jitclient.errors import DaemonUnavailable, HostUnreachable, SettingsError
 
 _FORM = re.compile(
@@ -164,7 +164,7 @@ class SshAddress:
     def _greeting(self, sock: "SshSocket") -> int | None:
         """Wait for the greeting of `connect-stdio`; return the daemon's process id if `connect-stdio` started it."""
         received = b""
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = monotonic() + _PATIENCE_SECONDS
         while (found := _GREETING.search(received)) is None:
             if not sock.wait_readable(deadline) or len(received) > _MAX_NOISE_BYTES:
                 silent = f"ssh printed nothing for {_PATIENCE_SECONDS:.0f} s"
@@ -217,7 +217,7 @@ class SshSocket(socket.socket):
         """Wait for bytes or the end of the stream; return False if neither came before the deadline."""
         poller = select.poll()
         poller.register(self, select.POLLIN)
-        return bool(poller.poll(max(0.0, deadline - time.monotonic()) * 1000))
+        return bool(poller.poll(max(0.0, deadline - monotonic()) * 1000))
 
     def recv_into(self, *arguments: Any) -> int:
         """Receive bytes as `socket.recv_into` does, but raise ssh's explanation if the connection closed.

@@ -11,9 +11,10 @@ import sys
 import termios
 import weakref
 from collections.abc import Iterator, Sequence
-from time import monotonic
 
 from rpyc.core.stream import SocketStream
+
+from jitclient.core.clock import monotonic
 
 STALL_SECONDS = 60.0
 """Seconds after which a peer that stops in the middle of a frame, or does not read, is disconnected."""

@@ -2,8 +2,9 @@
 
 import functools
 import sys
+import time
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox
@@ -14,6 +15,7 @@ import pytest
 
 import jitclient
 from jitclient.calls.remote_function import RemoteFunction
+from jitclient.core import clock
 
 PLAIN = jax.jit
 COUNTERPARTS = [(jax, "jit", jitclient.jit), (equinox, "filter_jit", jitclient.eqx.filter_jit)]
@@ -205,3 +207,27 @@ def test_it_may_come_before_jax_and_imports_nothing(run_script: Any) -> None:
     assert run_script(PROGRAM.format(install="jitclient.install(); jitclient.uninstall(); jitclient.install()")) == ours
     theirs = run_script(PROGRAM.format(install="jitclient.install(); jitclient.uninstall()"))
     assert theirs == [["PjitFunction", "PjitFunction", "_JitWrapper"], 3.0]
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_clock_that_the_program_replaces_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by tests, for instance with a mock of as many values as the tested function asks for."""
+    asked_by: list[str] = []
+
+    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def replacement(*arguments: Any) -> Any:
+            asked_by.append(sys._getframe(1).f_globals["__name__"])
+            return function(*arguments)
+
+        return replacement
+
+    for name in ("time", "monotonic", "perf_counter", "sleep", "thread_time", "time_ns", "perf_counter_ns"):
+        monkeypatch.setattr(time, name, counted(getattr(time, name)))
+    with jitclient.install():
+        step = jax.jit(lambda x, scale: x * scale, static_argnums=1)
+        for scale in (2.0, 2.0, 3.0):
+            np.testing.assert_array_equal(step(X, scale), X * scale)
+    time.monotonic()
+    assert asked_by[-1] == __name__
+    assert clock.monotonic is not time.monotonic
+    assert [name for name in asked_by if name.startswith("jitclient")] == []

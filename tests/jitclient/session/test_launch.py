@@ -72,7 +72,7 @@ def test_who_may_start_none_waits_for_whoever_brings_one_up(tmp_path: Path, monk
     with open(tmp_path / "d.start", "a") as lock:
         assert not launch.wait_for_other_start(address)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        monkeypatch.setattr("time.sleep", lambda _: fcntl.flock(lock, fcntl.LOCK_UN))
+        monkeypatch.setattr("jitclient.core.polling.sleep", lambda _: fcntl.flock(lock, fcntl.LOCK_UN))
         assert launch.wait_for_other_start(address)
         fcntl.flock(lock, fcntl.LOCK_EX)
         monkeypatch.undo()
@@ -132,7 +132,7 @@ def test_a_client_that_looks_whether_one_comes_up_keeps_no_daemon_from_the_lock(
 ) -> None:
     with open(tmp_path / "d.start", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
-        monkeypatch.setattr("time.sleep", lambda _: fcntl.flock(lock, fcntl.LOCK_UN))
+        monkeypatch.setattr("jitclient.core.polling.sleep", lambda _: fcntl.flock(lock, fcntl.LOCK_UN))
         launch.hold_start_lock(Address(tmp_path / "d.sock"))
         with pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
