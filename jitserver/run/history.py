@@ -57,7 +57,7 @@ def modules(priority: Collection[str] = ()) -> list[str]:
     found = _read().modules
     _known.update(found)
     names = dict.fromkeys(found)
-    names = dict.fromkeys(above for name in names for above in _with_packages(name) if above in names)
+    names = dict.fromkeys(above for name in names for above in with_packages(name) if above in names)
     return sorted(names, key=lambda name: name.partition(".")[0] not in priority)
 
 
@@ -68,7 +68,8 @@ def operations() -> list[bytes]:
     return [bytes.fromhex(text) for text in reversed(found)]
 
 
-def _with_packages(name: str) -> list[str]:
+def with_packages(name: str) -> list[str]:
+    """Return the names of the packages of a module, from the top, and its own."""
     parts = name.split(".")
     return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
 

@@ -9,7 +9,8 @@ import importlib
 import sys
 import time
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from jitclient.jaxside import internals
 from jitclient.jaxside.operations import preparation
@@ -25,7 +26,8 @@ from jitserver.run.loggers import Loggers
 from jitserver.run.preloaded import Preloaded
 from jitserver.run.random_state import Seeding
 
-_MAX_UNFIT = 50
+_MAX_UNFIT_PACKAGES = 50
+_MAX_UNFIT_IN_PACKAGE = 10
 _IMPORTED_BY = " is imported by "
 """Part of the reason why a module is unfit that another, which changes state, imports: it may have seen that state."""
 _ALWAYS = (
@@ -104,9 +106,6 @@ class Imports:
         self._version = history.version()
         self._case = history.case_of(self._helper)
         unfit = history.unfit(self._case)
-        # Something is wrong with this environment, so import nothing.
-        if sum(_IMPORTED_BY not in reason for reason in unfit.values()) > _MAX_UNFIT:
-            return True
         with self.preloaded.visible(), self._graph, self._loggers:
             return self._update(unfit)
 
@@ -129,8 +128,9 @@ class Imports:
         warm_caches.fill()
         if "jax" in sys.modules:
             importlib.import_module("jitclient.jaxside.compilation_cache")  # each run needs it
-            known = [one for one in history.operations() if one.hex() not in unfit]
-            self.operations = [one for one in known if one not in preparation.prepared]
+            recipes = {one.hex(): one for one in history.operations()}
+            known = [recipes[name] for name in _fit(reversed(recipes), unfit)]
+            self.operations = [one for one in reversed(known) if one not in preparation.prepared]
         _freeze()
         return True
 
@@ -156,9 +156,9 @@ class Imports:
     def _import(self, names: Collection[str], unfit: Mapping[str, str]) -> dict[str, str]:
         """Import modules until one has effects; return the modules that are unfit therefore, with the reasons."""
         effects = Effects(self.audit, self._environment, self.seeding, self._registrations)
-        for name in names:
+        for name in _fit(names, unfit):
             self._before_each()
-            if name in sys.modules or any(f"{name}.".startswith(f"{one}.") for one in unfit):
+            if name in sys.modules:
                 continue
             loaded = set(sys.modules)
             try:
@@ -181,6 +181,26 @@ class Imports:
             if found:
                 return found
         return {}
+
+
+def _fit(names: Iterable[str], unfit: Mapping[str, str]) -> Iterator[str]:
+    """Yield the fit ones of modules, or of operations, in the order in which they entered the history.
+
+    A helper starts again for each that it finds unfit. Therefore a package with many unfit modules is left out, and so
+    is all that comes after many packages with such modules.
+    """
+    counts = Counter(_package(name) for name, reason in unfit.items() if _IMPORTED_BY not in reason)
+    found = set()
+    for name in names:
+        found |= {_package(name)} & counts.keys()
+        if len(found) > _MAX_UNFIT_PACKAGES:
+            return
+        if counts[_package(name)] <= _MAX_UNFIT_IN_PACKAGE and unfit.keys().isdisjoint(history.with_packages(name)):
+            yield name
+
+
+def _package(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def _freeze() -> None:

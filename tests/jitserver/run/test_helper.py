@@ -171,6 +171,44 @@ def test_a_package_that_another_imports_keeps_its_own_reason(cold: Any, site: Pa
     }
 
 
+def begin_again(cold: Any, until: Any, modules: list[str], left: list[str]) -> None:
+    """Has a new helper, whose history lists more."""
+    for helper in cold.helpers():
+        os.kill(helper, signal.SIGTERM)
+        until(lambda helper=helper: not cold.is_alive(helper), "its end")
+    (path,) = (cold.folder / "cache").glob("*/imports.json")
+    history = content(cold)
+    (case,) = history["unfit"]
+    history["modules"] += modules
+    history["unfit"][case].update({name: f"{name} changes the printed output" for name in left})
+    path.write_text(json.dumps(history))
+    cold.warm()
+
+
+@pytest.mark.slow
+def test_it_leaves_out_a_package_with_many_unfit_modules_and_no_other(cold: Any, site: Path, until: Any) -> None:
+    install(site, "misbehaved", "print('hello')")
+    for name in ("many", "few", "well"):
+        install(site, name, "")
+    learn(cold, until, "misbehaved", "many", "few", "well")
+    parts = [f"many.part_{number}" for number in range(60)]
+    begin_again(cold, until, parts, [*parts, "few.part"])
+    script = cold.script(LOADED.format(names=["many", "few", "well"]))
+    assert cold.run("--verbose", script).stdout == "['few', 'well']\n"
+
+
+@pytest.mark.slow
+def test_it_imports_nothing_after_many_packages_that_are_unfit(cold: Any, site: Path, until: Any) -> None:
+    install(site, "misbehaved", "print('hello')")
+    for name in ("early", "late"):
+        install(site, name, "")
+    learn(cold, until, "early", "misbehaved")
+    packages = [f"package_{number}" for number in range(60)]
+    begin_again(cold, until, [*packages, "late"], packages)
+    script = cold.script(LOADED.format(names=["early", "late"]))
+    assert cold.run("--verbose", script).stdout == "['early']\n"
+
+
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))"
 
 
