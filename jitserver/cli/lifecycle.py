@@ -75,7 +75,11 @@ def stop(now: bool) -> None:
             forget_sessions(str(unit.address))
         _report("stopped", **facts)
         return
-    pid = _stop_and_wait(local_address(), _quit if now else _request_stop)
+    try:
+        pid = _stop_and_wait(local_address(), _quit if now else _request_stop)
+    except DaemonUnavailable:
+        _end_helpers(0, known)
+        raise
     _report("stopped", pid=pid, address=str(local_address()), **_end_helpers(pid, known))
 
 
@@ -230,11 +234,12 @@ def _stop_and_wait(address: Address, request: Callable[[Address], int]) -> int:
 
 
 def _end_helpers(daemon: int, known: list[helpers.RunningHelper]) -> dict[str, list[int]]:
-    """Wait for the exit of the helpers of `jitserver run`, which end with their daemon."""
+    """Wait for the exit of the helpers of `jitserver run` that have this daemon, or none."""
     ended = helpers.end_with(daemon, known, _HELPER_SECONDS)
     return {"helpers": ended} if ended else {}
 
 
 def _report(what: str, **facts: Any) -> None:
-    text = f"{what}: " + ", ".join(f"{name} {value}" for name, value in facts.items())
+    words = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in facts.items()}
+    text = f"{what}: " + ", ".join(f"{name} {value}" for name, value in words.items())
     report({"result": what, **facts}, lambda: click.echo(text))

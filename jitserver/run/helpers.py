@@ -66,17 +66,20 @@ def make_room() -> None:
 
 
 def end_with(daemon: int, known: Iterable[RunningHelper], seconds: float) -> list[int]:
-    """Wait until the helpers of a daemon that has exited have exited, and end those that have not.
+    """Wait until the helpers of a daemon that has exited have exited, and end those that have not, or have no daemon.
 
     Args:
-        daemon: the process id of the daemon.
+        daemon: the process id of the daemon; 0 if there was none.
         known: the helpers that ran before the daemon exited.
         seconds: how long to wait before a helper is ended.
 
     Returns:
-        The process ids of the helpers of the daemon.
+        The process ids of the helpers.
     """
-    pids = [helper.pid for helper in known if helper.daemon == daemon]
+    pids = [helper.pid for helper in known if helper.daemon in (daemon, 0)]
+    for helper in known:
+        if not helper.daemon:
+            _terminate(helper.pid)
     polling = Polling(seconds)
     while left := [helper.pid for helper in running() if helper.pid in pids]:
         if not polling.pause():

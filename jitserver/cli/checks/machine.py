@@ -10,7 +10,7 @@ from jitclient.session.launch import log_directory
 from jitclient.wire.labels import size
 from jitclient.wire.memfd import possible
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
-from jitserver.cli.common import helpers_line
+from jitserver.cli.common import helpers_line, number
 from jitserver.run import helpers, history
 from jitserver.store.environments import cache_directories, disk_bytes
 from jitserver.system.memory_limits import LimitedGroup, limited_groups
@@ -38,7 +38,7 @@ def disk(state: DaemonState) -> Iterator[Finding]:
         says = f"{size(free)} free at {directory}"
         if root.is_relative_to(directory):
             caches = cache_directories(root)
-            says += f"; the caches of {len(caches)} environments take {size(sum(map(disk_bytes, caches)))}"
+            says += f"; the caches of {number(len(caches), 'environment')} take {size(sum(map(disk_bytes, caches)))}"
             says += f" of {size(state.status.max_disk_bytes)}" if state.status is not None else ""
         if free < _FULL_DISK_BYTES:
             yield Finding("disk", "problem", says, "free disk space: without it, programs are cached in memory only")

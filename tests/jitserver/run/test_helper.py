@@ -516,30 +516,39 @@ def test_a_signal_ends_it_while_it_imports(cold: Any, site: Path, until: Any) ->
     assert not list((cold.folder / "jitserver").glob("run-*.*"))
 
 
+def ask(cold: Any, *words: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-m", "jitserver", *words, "--json"],
+        env=cold.variables,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    return json.loads(done.stdout)
+
+
 @pytest.mark.slow
 def test_commands_list_helpers_and_stop_waits_for_them(cold: Any, new_daemon: Any) -> None:
-    def ask(*words: str) -> Any:
-        done = subprocess.run(
-            [sys.executable, "-m", "jitserver", *words, "--json"],
-            env=cold.variables,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SECONDS,
-        )
-        return json.loads(done.stdout)
-
     with new_daemon(cold.variables["JITSERVER_ADDRESS"]) as daemon:
         cold.warm()
         (pid,) = cold.helpers()
         for command in ("status", "top"):
-            (helper,) = ask(command)["helpers"]
+            (helper,) = ask(cold, command)["helpers"]
             assert (helper["pid"], helper["daemon"]) == (pid, daemon.pid)
             assert 10e6 < helper["memory_bytes"] < 2e9
             assert 0 <= helper["idle_s"] <= helper["age_s"]
-        (found,) = [check for check in ask("doctor")["checks"] if check["check"] == "run helpers"]
+        (found,) = [check for check in ask(cold, "doctor")["checks"] if check["check"] == "run helpers"]
         assert f"pid {pid}, " in found["says"]
-        assert ask("stop")["helpers"] == [pid]
+        assert ask(cold, "stop")["helpers"] == [pid]
+    assert not cold.is_alive(pid)
+
+
+@pytest.mark.slow
+def test_stop_ends_a_helper_that_has_no_daemon(cold: Any) -> None:
+    cold.warm()
+    (pid,) = cold.helpers()
+    assert ask(cold, "stop")["type"] == "DaemonUnavailable"
     assert not cold.is_alive(pid)
 
 
