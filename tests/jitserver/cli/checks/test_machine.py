@@ -28,13 +28,13 @@ def test_disk(free: int, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_disk_counts_the_caches_of_all_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "cache_root", lambda: tmp_path)
-    for digit in "12":
-        (tmp_path / (digit * 12)).mkdir()
-        (tmp_path / (digit * 12) / "file").write_bytes(b"x" * (3 << 20))
     (tmp_path / "stats").mkdir()
     status = Status(**{**NOTHING, "max_disk_bytes": 1 << 30})
-    says = [found.says for found in machine.disk(DaemonState(HERE.address, status))]
-    assert any("the caches of 2 environments take 6 MiB of 1.0 GiB" in each for each in says), says
+    for digit, caches in (("1", "1 environment take 3 MiB"), ("2", "2 environments take 6 MiB")):
+        (tmp_path / (digit * 12)).mkdir()
+        (tmp_path / (digit * 12) / "file").write_bytes(b"x" * (3 << 20))
+        says = [found.says for found in machine.disk(DaemonState(HERE.address, status))]
+        assert any(f"the caches of {caches} of 1.0 GiB" in each for each in says), says
 
 
 def test_memory_maps_are_those_of_the_daemon_or_without_one_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
