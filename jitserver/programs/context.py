@@ -4,6 +4,7 @@ import contextlib
 import functools
 import os
 import platform
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -139,6 +140,7 @@ def of_process() -> dict[str, str]:
     return {
         "format": str(FORMAT),
         "python": platform.python_version(),
+        "system": f"{sys.platform} {platform.machine()}",
         **jax_versions(),
         "platform": devices[0].platform,
         "devices": ", ".join(device_names()),

@@ -14,6 +14,7 @@ import builtins
 import functools
 import logging
 import os
+import platform
 import random
 import sys
 import time
@@ -112,7 +113,9 @@ _KNOWN: tuple[tuple[ModuleType, str, Describe], ...] = (
     (time, "thread_time thread_time_ns clock_gettime clock_gettime_ns", _always),
     (time, "localtime gmtime ctime strftime", _unless_given),
     (os, "urandom getrandom getpid getppid getcwd getcwdb getlogin uname times getloadavg cpu_count", _always),
-    (os, "sched_getaffinity", _always),
+    (os, "sched_getaffinity sysconf", _always),
+    # They keep what `os.uname` returned before the trace. The key has the rest, the system and the architecture.
+    (platform, "node platform processor release version", _always),
     (os, "stat lstat access readlink statvfs", _of_path),
     (uuid, "uuid1", _always),
 )

@@ -1,5 +1,9 @@
 """The call key: only equal computations have equal ones."""
 
+import platform
+import sys
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -60,4 +64,11 @@ def test_a_setting_of_the_process_that_changes_values_is_part_of_the_context(
 ) -> None:
     plain = context.of_process.__wrapped__()
     monkeypatch.setenv(name, "--xla_dump_to=")
+    assert context.of_process.__wrapped__() != plain
+
+
+@pytest.mark.parametrize(("module", "name"), [(sys, "platform"), (platform, "machine")])
+def test_traces_are_for_one_system_and_architecture(module: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = context.of_process.__wrapped__()
+    monkeypatch.setattr(module, name, "another" if module is sys else lambda: "another")
     assert context.of_process.__wrapped__() != plain

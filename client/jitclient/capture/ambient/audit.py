@@ -39,7 +39,8 @@ _OWN = (
 
 They capture a function, reach a daemon, find a compiled program or look for devices.
 """
-_OF_THE_SYSTEM = ("/dev/", "/proc/", "/sys/")
+_DEVICES = "/dev/"
+_ABOUT_THE_MACHINE = ("/proc/", "/sys/")
 # Imports open these files.
 _BINARIES = (".pyc", ".so")
 
@@ -51,11 +52,11 @@ def install_hook() -> None:
 
 
 def is_installation(path: str) -> bool:
-    """Return whether a path belongs to the system or to an installed package.
+    """Return whether a path is a device or belongs to an installed package.
 
-    Such files do not change while a daemon runs.
+    Such files do not change while a daemon runs, and the key has the versions of packages.
     """
-    return path.startswith(_OF_THE_SYSTEM) or path.endswith(_BINARIES) or is_installed_path(path)
+    return path.startswith(_DEVICES) or path.endswith(_BINARIES) or is_installed_path(path)
 
 
 def is_below(modules: frozenset[str]) -> bool:
@@ -100,7 +101,9 @@ def input_of(event: str, arguments: tuple[Any, ...]) -> str:
         return ""
     if is_installation(name) or _is_our_own():
         return ""
-    if (event != "open" or name.endswith(".py")) and is_below(IMPORTS_AND_QUOTES):
+    # Imports list directories and read sources, and some of packages ask for the number of processors and the like.
+    is_of_import = event != "open" or name.endswith(".py") or name.startswith(_ABOUT_THE_MACHINE)
+    if is_of_import and is_below(IMPORTS_AND_QUOTES):
         return ""
     return f"{_NOUNS.get(event, 'directory')} {name!r}"
 

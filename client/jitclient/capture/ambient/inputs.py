@@ -36,7 +36,7 @@ NAMED = {
     "numpy": "load loadtxt genfromtxt fromfile memmap",
     "os": "environ environb getenv getenvb getcwd getcwdb listdir scandir walk fwalk stat lstat access readlink "
     "urandom getrandom getpid getppid getuid geteuid getgid getlogin getpriority cpu_count process_cpu_count "
-    "sched_getaffinity get_terminal_size getloadavg uname times open read popen system",
+    "sched_getaffinity sysconf get_terminal_size getloadavg uname times open read popen system",
     "os.path": "exists lexists isfile isdir islink getmtime getatime getctime getsize expanduser abspath realpath",
     "pkgutil": "find_loader get_data get_importer get_loader iter_importers iter_modules resolve_name walk_packages",
     "platform": "architecture machine node platform processor release system uname version",

@@ -35,6 +35,12 @@ READS = {
     "the folder, in a path": '2.0 + 0 * len(os.path.abspath("a"))',
     "the process": "2.0 + 0 * os.getpid()",
     "the name of the host": "2.0 + 0 * len(socket.gethostname())",
+    "the name of the host, which `platform` keeps": "2.0 + 0 * len(platform.node())",
+    "the kernel, which `platform` keeps": "2.0 + 0 * len(platform.release())",
+    "the system in words": "2.0 + 0 * len(platform.platform())",
+    "a number of the system's": '2.0 + 0 * os.sysconf("SC_NPROCESSORS_ONLN")',
+    "the processor": '2.0 + 0 * len(open("/proc/cpuinfo").readline())',
+    "whether a file about the machine is there": '2.0 + 0 * os.path.exists("/sys/devices")',
     "a shared library": "2.0 + 0 * is_library(FILE)",
     "memory that others have": "2.0 + 0 * len(mmap.mmap(memory(), 1))",
     "what a caller in the standard library reads": "2.0 + 0 * len(shutil.which('nothing') or '')",
@@ -47,6 +53,7 @@ READS_NONE = {
     "a file of an installed package": "2.0 + 0 * os.path.getsize(np.__file__)",
     "whether a logger is on": "2.0 + 0 * logging.getLogger('um').isEnabledFor(10)",
     "memory of its own": "2.0 + 0 * len(mmap.mmap(-1, 1))",
+    "the architecture, which the key has": "2.0 + 0 * len(platform.machine())",
     "a library of the system": "2.0 + 0 * bool(ctypes.CDLL(None))",
     "a log record": "2.0 + 0 * bool(logging.getLogger('um').warning('a record'))",
     "a warning": "2.0 + 0 * bool(warnings.warn('of no consequence'))",
@@ -57,7 +64,7 @@ READS_NONE = {
 USES = {**READS, **READS_NONE}
 
 LIBRARY = """
-import ctypes, datetime, logging, mmap, os, random, secrets, shutil, socket, time, traceback, uuid, warnings
+import ctypes, datetime, logging, mmap, os, platform, random, secrets, shutil, socket, time, traceback, uuid, warnings
 from os import urandom
 from pathlib import Path
 from time import perf_counter
@@ -65,6 +72,7 @@ from time import perf_counter
 import jax, jax.numpy as jnp, numpy as np
 
 FILE = {file!r}
+platform.platform()
 
 def memory():
     number = os.memfd_create("um")
@@ -79,7 +87,8 @@ def is_library(path):
 """
 LAZY = """
 import os, time
-SCALE = float(os.environ.get("UM_SCALE", 0)) + time.time()
+SCALE = float(os.environ.get("UM_SCALE", 0)) + time.time() + os.path.exists("/sys/devices")
+open("/proc/cpuinfo").close()
 """
 COUNTED = ("value", "traces", "hits", "client_traces", "local_runs")
 PROGRAM = f"""
