@@ -262,11 +262,15 @@ def _lowered(
     report_phase: ReportPhase,
     out_tree: Callable[[], Any],
     seconds: dict[str, float],
+    is_portable: bool = False,
 ) -> tuple[Any, Any]:
-    """Return the traced and the lowered stage of a function."""
+    """Return the traced and the lowered stage of a function; one that `is_portable` runs no user code."""
     options = {key: values.decode(value, deref) for key, value in signature.options}
     jitted = placement.jitted(function, signature, options)
-    with lock.traces.taken(), _timed(seconds, "trace", report_phase, "tracing"), ambient.refused():
+    turn = contextlib.nullcontext() if is_portable else lock.traces.taken()
+    # Reads that it notices may be those of a trace on another thread.
+    check = contextlib.nullcontext() if is_portable else ambient.refused()
+    with turn, _timed(seconds, "trace", report_phase, "tracing"), check:
         traced = jitted.trace(*map(abstract, signature.leaves))
         raise_if_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
     callbacks.check_effects(traced.jaxpr)
@@ -289,7 +293,7 @@ def _build(
     deref = values.no_deref if loaded is None else loaded.object_at
     settings = _settings(signature, deref)
     with context.entered(settings), output.withheld():
-        traced, lowered = _lowered(function, signature, deref, report_phase, out_tree, seconds)
+        traced, lowered = _lowered(function, signature, deref, report_phase, out_tree, seconds, loaded is None)
         evidence = _NO_EVIDENCE
         without_order: Callable[[], bytes] = bytes
         if compared and loaded is not None:
