@@ -109,12 +109,11 @@ class Share:
         is_new = bool(executable) and not self.has(info.key)
         if is_new and not self._upload(entries.program_name(info.key), stored, executable, seconds):
             return False
-        # After a program, as who finds its names may ask for it at once; before its trace, which takes longer.
+        # The programs first: who finds their names may ask for them at once. A trace may take long to serialize.
         base, names = stored.components.portable_base, Names(info.names, seconds)
         if executable:
             self._list(base, names)
-        has_trace = self._put_trace(stored, seconds - info.seconds.get("compile", 0.0), trace)
-        if has_trace and not executable:
+        if self._put_trace(stored, seconds - info.seconds.get("compile", 0.0), trace) and not executable:
             self._list(base, names)
         return is_new
 

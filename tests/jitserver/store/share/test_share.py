@@ -77,6 +77,20 @@ def test_a_trace_is_found_by_machines_of_any_kind(member: Callable[..., Share], 
     assert reader.get_trace(of_another.portable_key, 5.5) is None
 
 
+def test_a_program_is_found_while_its_trace_is_serialized(
+    member: Callable[..., Share], program: Callable[..., Stored]
+) -> None:
+    made, found = program("k1"), list[dict[tuple[str, ...], float]]()
+    made.info.seconds = {"trace": 1.5, "compile": 4.0}
+
+    def trace() -> bytes:
+        found.append(member().lists_of(made.components.portable_base))
+        return b"trace"
+
+    member().put(made, b"executable", trace)
+    assert found == [{(): 5.5}]
+
+
 def test_a_trace_is_shared_once_and_only_if_it_took_long(
     member: Callable[..., Share], program: Callable[..., Stored]
 ) -> None:
