@@ -77,6 +77,8 @@ class Writer:
                 job()
             except Exception:
                 log.exception("disk cache: a background job failed")
+            # A job holds a program, its capture and its trace, and the next job may be long in coming.
+            del job
 
     def _wait_for_quiet(self, patience: float) -> None:
         seen, since = self._activity(), time.monotonic()

@@ -1,6 +1,7 @@
 """Jobs of the background: done when it is quiet, at once when time is short."""
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,17 @@ def test_a_job_that_was_not_begun_can_be_cancelled() -> None:
     writer.cancel("x")
     assert writer.finish(60)
     assert done == ["a", "c"]
+
+
+def test_a_job_that_is_done_is_freed(until: Callable[..., Any]) -> None:
+    def job() -> None:
+        pass
+
+    writer, is_alive = Writer(lambda: 0), weakref.ref(job)
+    writer.add("a", job)
+    del job
+    assert writer.finish(60)
+    until(lambda: is_alive() is None, "the job to be freed")
 
 
 def test_finishing_tells_whether_time_was_enough() -> None:
