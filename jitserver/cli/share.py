@@ -230,7 +230,7 @@ def gc(older_than: float | None, max_size: float | None, dry_run: bool) -> None:
         objects = PatientObjects(options.url)
         limit = None if max_size is None else int(max_size * (1 << 30))
         found = [entry for each in contents.everything(objects).values() for entry in each]
-        leaving = contents.outdated(objects, found, before, limit)
+        leaving = [*contents.abandoned(objects), *contents.outdated(objects, found, before, limit)]
         if not dry_run:
             contents.remove(objects, _progress(leaving, "removing"))
     freed = sum(entry.nbytes for entry in leaving)

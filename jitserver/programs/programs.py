@@ -468,11 +468,12 @@ class Programs:
                 return entry
         if is_shared:
             return self._compiled(key, report_phase)
+        made = None
         try:
-            return self._made_again(key, stored, request_of(stored), report_phase, why or "its file is missing")
+            made = self._made_again(key, stored, request_of(stored), report_phase, why or "its file is missing")
         except (CaptureError, Corrupt, TraceFailed) as error:
             log.info("%s cannot be made again without its client: %s", stored.info.label, error)
-            return None
+        return made or self._compiled(key, report_phase)
 
     def _compiled(self, key: CallKey, report_phase: ReportPhase) -> Entry | None:
         """Compile a program whose trace the lab's cache has from another kind of machine."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,12 @@ def another_processor(tmp_path: Path) -> str:
     return str(folder)
 
 
+@pytest.fixture
+def uploaded(lab: Any, until: Any) -> Any:
+    """A function that waits for the upload of a program and its trace."""
+    return lambda: until(lambda: lab.counts()["share"].uploaded == 2, "the uploads")
+
+
 TRACED = [
     pytest.param(PROGRAM, VALUE, id="by the daemon"),
     pytest.param(BY_CLIENT, [0.0, 3.0, 6.0], id="by the client"),
@@ -175,14 +182,15 @@ TRACED = [
 
 @pytest.mark.parametrize(("program", "value"), TRACED)
 def test_another_kind_of_machine_finds_the_trace(
-    program: str, value: Any, lab: Any, tmp_path: Path, another_processor: str, packages: str
+    program: str, value: Any, lab: Any, tmp_path: Path, another_processor: str, packages: str, uploaded: Any
 ) -> None:
     lab.env["PYTHONPATH"] = packages
     with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
         assert lab.run(program, PYTHONPATH=packages) == value
-    # The third machine is as the second one, which has uploaded what it compiled if that took long.
+        uploaded()
+    # None of these uploads what it compiles, so all find the trace.
+    lab.env |= {"PYTHONPATH": f"{packages}:{another_processor}", "JITSERVER_SHARE_MODE": "read"}
     for folder in "other", "third":
-        lab.env["PYTHONPATH"] = f"{packages}:{another_processor}"
         with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/{folder}"):
             assert lab.run(program, PYTHONPATH=packages) == value
             counts = lab.counts()
@@ -195,11 +203,21 @@ def test_another_kind_of_machine_finds_the_trace(
         assert lab.run(program, PYTHONPATH=packages) == value
         counts = lab.counts()
         assert (counts["traces"], counts["compiles"]) == (0, 0)
+    # A disk that has lost the executable does not hide the trace.
+    for path in (tmp_path / "other").glob("*/blobs"):
+        shutil.rmtree(path)
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other"):
+        assert lab.run(program, PYTHONPATH=packages) == value
+        counts = lab.counts()
+        assert (counts["traces"], counts["client_traces"], counts["compiles"]) == (0, 0, 1)
 
 
-def test_an_explanation_says_that_the_lab_has_the_trace_only(lab: Any, tmp_path: Path, another_processor: str) -> None:
+def test_an_explanation_says_that_the_lab_has_the_trace_only(
+    lab: Any, tmp_path: Path, another_processor: str, uploaded: Any
+) -> None:
     with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
         assert lab.run(PROGRAM) == VALUE
+        uploaded()
     made, _ = PROGRAM.split("    found = step(")
     explained = f"""{made}
     found = jitclient.explain(step, jnp.arange(5.0)[::-1])
@@ -213,9 +231,12 @@ def test_an_explanation_says_that_the_lab_has_the_trace_only(lab: Any, tmp_path:
         assert lab.counts()["traces"] == 0
 
 
-def test_a_trace_that_cannot_be_compiled_here_is_made_again(lab: Any, tmp_path: Path, another_processor: str) -> None:
+def test_a_trace_that_cannot_be_compiled_here_is_made_again(
+    lab: Any, tmp_path: Path, another_processor: str, uploaded: Any
+) -> None:
     with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
         assert lab.run(PROGRAM) == VALUE
+        uploaded()
     objects = Objects(lab.env["JITSERVER_SHARE"])
     (trace,) = contents.everything(objects)["traces"]
     (one,) = contents.checked(objects, KEY.encode(), [trace])
@@ -230,9 +251,10 @@ def test_a_trace_that_cannot_be_compiled_here_is_made_again(lab: Any, tmp_path: 
         assert counts["share"].rejected == {"cannot be compiled here": 1}
 
 
-def test_a_program_that_this_machine_cannot_load_is_made_here(lab: Any, tmp_path: Path) -> None:
+def test_a_program_that_this_machine_cannot_load_is_made_here(lab: Any, tmp_path: Path, uploaded: Any) -> None:
     with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
         assert lab.run(PROGRAM) == VALUE
+        uploaded()
     objects = Objects(lab.env["JITSERVER_SHARE"])
     found = contents.everything(objects)
     assert (len(found["programs"]), len(found["traces"])) == (1, 1)

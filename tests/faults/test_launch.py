@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -336,7 +335,7 @@ def test_the_time_to_reach_a_daemon_is_without_its_start(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(handshake, "_reach", greeted)
     monkeypatch.setattr(handshake, "_EXIT_SECONDS", 60)
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(handshake, "monotonic", lambda: now)
     assert handshake.reach(Settings()) == "reached"  # type: ignore[comparison-overlap]
 
 
@@ -362,7 +361,7 @@ def test_a_daemon_that_hung_is_asked_again_with_little_patience(monkeypatch: pyt
         return "reached"
 
     monkeypatch.setattr(handshake, "reach", asked)
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(handshake, "monotonic", lambda: now)
     finder = handshake.Finder(Settings(timeout=30))
     for _ in range(20):
         with pytest.raises(errors.DaemonUnavailable, match="silence"):
@@ -434,7 +433,7 @@ def test_a_daemon_that_cannot_be_had_is_asked_again_only_after_a_while(monkeypat
         raise errors.DaemonUnavailable("none")
 
     monkeypatch.setattr(handshake, "reach", slowly)
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(handshake, "monotonic", lambda: now)
     session = client_session.Session(Settings(autostart=False))
     for _ in range(12):
         with pytest.raises(errors.DaemonUnavailable, match="none"), session:

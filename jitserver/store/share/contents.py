@@ -22,6 +22,9 @@ _KINDS = {
 }
 """Kinds of entries that take space: their folder, and the last part of their names."""
 
+_UNFINISHED_SECONDS = 24 * 3600.0
+"""Age from which on a write has ended without an entry."""
+
 _READERS = 16
 
 
@@ -65,6 +68,11 @@ def _checked(entry: Object, payload: memoryview) -> Checked:
         return Checked(entry, None, scripts.decoded(payload).by, "")
     stored, shared = entries.decoded(payload)
     return Checked(entry, stored, shared.by, "" if entry.name in entries.names_of(stored) else "name")
+
+
+def abandoned(objects: Objects) -> list[Object]:
+    """Return the files of writes that never ended."""
+    return [each for each in objects.unfinished() if each.written < time.time() - _UNFINISHED_SECONDS]
 
 
 def outdated(objects: Objects, found: list[Object], written_before: float, max_bytes: int | None) -> list[Object]:

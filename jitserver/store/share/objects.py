@@ -86,12 +86,18 @@ class Objects:
             self._files.rm_file(self._path(name))
 
     def all(self, folder: str) -> Iterator[Object]:
-        """Yield the objects of a folder and the folders below. This lists the storage, which may take long."""
+        """Return the objects of a folder and the folders below. This lists the storage, which may take long."""
+        return (found for found in self._found(folder) if not _is_temporary(found.name))
+
+    def unfinished(self) -> Iterator[Object]:
+        """Return the files of writes that have not ended, or never will, as those of a killed process."""
+        return (found for found in (self._found("") if self._is_local else ()) if _is_temporary(found.name))
+
+    def _found(self, folder: str) -> Iterator[Object]:
         self._files.invalidate_cache()
         for path, info in self._files.find(self._path(folder), detail=True).items():
             name = path.removeprefix(self._root).lstrip("/")
-            if not os.path.basename(name).startswith("."):
-                yield Object(name, int(info.get("size") or 0), _written(info))
+            yield Object(name, int(info.get("size") or 0), _written(info))
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
@@ -109,6 +115,10 @@ class Objects:
             yield temporary, path
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _is_temporary(name: str) -> bool:
+    return os.path.basename(name).startswith(".")
 
 
 def _linked(temporary: Path, path: Path) -> bool:

@@ -69,7 +69,7 @@ def test_a_file_that_lies_still_is_not_read_again(tmp_path: Path, monkeypatch: p
     assert deps.stamp() == stamp_of(deps.now())
     assert read == [path, path]
     now = time.time() + 10
-    monkeypatch.setattr(time, "time", lambda: now)
+    monkeypatch.setattr(deps_module, "time", lambda: now)
     assert deps.stamp() == deps.stamp()
     assert len(read) == 2
     assert deps.stamp() == stamp_of(deps.now())

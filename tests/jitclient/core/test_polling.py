@@ -1,10 +1,8 @@
 """Limited waits, by a clock that only they move."""
 
-import time
-
 import pytest
 
-from jitclient.core.polling import Polling
+from jitclient.core import polling
 
 
 @pytest.mark.parametrize(("seconds", "pauses"), [(-1.0, 0), (0.0, 0), (0.25, 1), (1.0, 2), (1.25, 3)])
@@ -15,8 +13,8 @@ def test_an_attempt_follows_the_end_of_the_time(monkeypatch: pytest.MonkeyPatch,
         nonlocal now
         now += pause
 
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    monkeypatch.setattr(time, "sleep", sleep)
-    polling = Polling(seconds, 0.5)
-    assert [polling.pause() for _ in range(pauses + 1)] == [True] * pauses + [False]
+    monkeypatch.setattr(polling, "monotonic", lambda: now)
+    monkeypatch.setattr(polling, "sleep", sleep)
+    limited = polling.Polling(seconds, 0.5)
+    assert [limited.pause() for _ in range(pauses + 1)] == [True] * pauses + [False]
     assert now == 100 + 0.5 * pauses

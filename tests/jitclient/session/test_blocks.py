@@ -183,7 +183,7 @@ def test_a_fork_retires_what_is_read_and_nothing_else(blocks: Blocks, daemon: Da
 
 def test_idle_blocks_go_back(blocks: Blocks, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = itertools.count(100)
-    monkeypatch.setattr(client.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(client, "monotonic", lambda: next(clock))
     read = call(blocks, daemon, 1)
     assert blocks.tidy(next(clock))
     assert daemon.pool.lent_bytes == daemon.pool.nbytes

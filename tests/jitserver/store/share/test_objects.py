@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from jitclient.errors import SettingsError
+from jitserver.store.share import contents
 from jitserver.store.share import objects as module
 from jitserver.store.share.objects import Objects
 
@@ -82,6 +83,22 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(OSError, match="no space left"):
         Objects(f"file://{tmp_path}").put("a", b"x")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_file_of_a_write_that_was_killed_is_found_when_it_is_old(tmp_path: Path) -> None:
+    objects = Objects(f"file://{tmp_path}")
+    objects.put("programs/a", b"an entry")
+    old, new = (tmp_path / "programs" / f".{name}" for name in ("old", "new"))
+    for path in old, new:
+        path.write_bytes(b"a part")
+    os.utime(old, (1, 1))
+    assert [each.name for each in objects.all("programs")] == ["programs/a"]
+    assert sorted(each.name for each in objects.unfinished()) == ["programs/.new", "programs/.old"]
+    (found,) = contents.abandoned(objects)
+    contents.remove(objects, [found])
+    assert not old.exists()
+    assert new.exists()
+    assert objects.has("programs/a")
 
 
 def test_a_storage_without_its_library_says_what_to_install() -> None:
