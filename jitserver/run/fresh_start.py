@@ -13,6 +13,7 @@ import threading
 
 from jitclient.core.notices import print_notice
 from jitserver.run import child, front, history, process_facts
+from jitserver.run.process_attributes import ProcessAttributes
 from jitserver.run.request import Request
 from jitserver.run.standard_input import StandardInput
 
@@ -26,8 +27,7 @@ class FreshStart:
         self._writes = _writes()
         self._standard_files = _standard_files()
         self._sockets = _sockets()
-        self._processors = os.sched_getaffinity(0)
-        self._limits = {number: resource.getrlimit(number) for number in _kinds_of_limits()}
+        self._attributes = ProcessAttributes(request.umask)
 
     def __call__(self, reason: str) -> None:
         """Start the run again. Return if the program has had effects: then it must continue, with a notice."""
@@ -72,11 +72,7 @@ class FreshStart:
             raise ValueError("the command was not started by its own words")
         words = [*request.started[:end], f"{front.FRESH_REASON}{reason}", *request.started[end:]]
         os.chdir(request.cwd)
-        os.sched_setaffinity(0, self._processors)
-        for number, limit in self._limits.items():
-            if resource.getrlimit(number) != limit:
-                resource.setrlimit(number, limit)
-        os.umask(request.umask)
+        self._attributes.restore()
         signal.setitimer(signal.ITIMER_REAL, 0)
         child.clear_signals()
         for number in request.ignored:
@@ -110,7 +106,3 @@ def _has_had_children() -> bool:
     except ChildProcessError:
         return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
     return True
-
-
-def _kinds_of_limits() -> list[int]:
-    return [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]

@@ -32,7 +32,8 @@ from jitserver.run import (
 )
 from jitserver.run.fresh_start import FreshStart
 from jitserver.run.imports import Imports
-from jitserver.run.request import Request
+from jitserver.run.process_attributes import ProcessAttributes
+from jitserver.run.request import Request, own_umask
 from jitserver.system.process_title import set_title
 
 _TICK_SECONDS = 60.0
@@ -64,6 +65,7 @@ class Helper:
         self._key = address.path.stem.removeprefix("run-")
         self._cwd = os.getcwd()
         self._environment = process_facts.variables()
+        self._attributes = ProcessAttributes(own_umask())
         if has_seed:
             # The user has not set this variable, so runs and their child processes must not see it. Only the order of
             # sets in the runs follows from it.
@@ -250,6 +252,11 @@ class Helper:
         # A signal that arrives from now on stays pending for the restarted helper.
         signal.pthread_sigmask(signal.SIG_BLOCK, _EXIT_SIGNALS)
         os.chdir(self._cwd)
+        # The import that made this necessary may have changed it, and would then change nothing the next time.
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # the restarted helper exits if its limits are not those it is for
+            self._attributes.restore()
         os.execve(sys.executable, sys.orig_argv, self._environment)
 
     def _exit_with_daemon(self) -> None:

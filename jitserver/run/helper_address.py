@@ -12,6 +12,7 @@ from pathlib import Path
 from jitclient.core.directories import runtime_directory
 from jitclient.wire.address import Address, peer
 from jitserver.run import process_facts
+from jitserver.run.request import own_umask
 
 _PROGRAM = (
     "import sys; sys.flags.safe_path or sys.path.pop(0); from jitserver.run.helper import main; main(*sys.argv[1:])"
@@ -55,10 +56,11 @@ def kill(sock: socket.socket) -> None:
 
 def start_at_exit(address: Address, options: Sequence[str]) -> None:
     """Start a helper when this process exits, so that the start takes no time from the running program."""
-    environment, cwd, pid = process_facts.variables(), os.getcwd(), os.getpid()
+    environment, cwd, pid, umask = process_facts.variables(), os.getcwd(), os.getpid(), own_umask()
 
     def start() -> None:
         if os.getpid() == pid:
+            os.umask(umask)  # that of the program is of no concern to a helper
             _start(address, options, environment, cwd)
 
     atexit.register(start)

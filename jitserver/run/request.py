@@ -78,13 +78,11 @@ class Request(NamedTuple):
         Raises:
             OSError: the working directory is gone.
         """
-        umask = os.umask(0o077)
-        os.umask(umask)
         return cls(
             command,
             list(os.environb.items()),
             os.getcwd(),
-            umask,
+            own_umask(),
             sorted(int(number) for number in signal.valid_signals() if _is_ignored(number)),
             sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ()))),
             inherited(),
@@ -131,3 +129,10 @@ def _is_unbuffered() -> bool:
 
 def _is_ignored(number: int) -> bool:
     return number not in KEPT_BY_PYTHON and signal.getsignal(number) is signal.SIG_IGN
+
+
+def own_umask() -> int:
+    """Return the umask of this process. No other thread may create files meanwhile."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask

@@ -82,6 +82,22 @@ def test_it_imports_what_a_run_has_imported(cold: Any, site: Path, until: Any) -
     assert cold.run("--verbose", script).stdout == "['installed']\n"
 
 
+@pytest.mark.slow
+def test_a_helper_that_starts_again_keeps_nothing_of_an_import(cold: Any, site: Path, until: Any) -> None:
+    """Otherwise the import would seem to change nothing when it is tried again."""
+    install(site, "masks", "import os; os.umask(0o077)")
+
+    def inherited(process: Any) -> list[str]:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+        return [line for line in lines if line.startswith("Umask:")]
+
+    script = cold.script("import masks, os; print(os.umask(0))")
+    until(lambda: not cold.compared(script), "a run that begins in a helper", SECONDS)
+    assert "masks" in unfit(cold)
+    (helper,) = cold.helpers()
+    assert inherited(helper) == inherited("self")
+
+
 @pytest.mark.core
 def test_each_run_has_random_numbers_of_its_own_also_after_a_helper_has_imported_more(
     cold: Any, site: Path, until: Any
