@@ -1,4 +1,4 @@
-"""What a process keeps when it executes a program: code that has run in it before may have changed that."""
+"""Attributes of a process that outlive `exec`, and that code in it may have changed."""
 
 import os
 import resource
