@@ -252,10 +252,9 @@ class Helper:
         # A signal that arrives from now on stays pending for the restarted helper.
         signal.pthread_sigmask(signal.SIG_BLOCK, _EXIT_SIGNALS)
         os.chdir(self._cwd)
-        # The import that made this necessary may have changed it, and would then change nothing the next time.
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # the restarted helper exits if its limits are not those it is for
+        # An import may have changed them, and would seem to change nothing when it is tried again. Where they cannot be
+        # restored, the restarted helper exits, because its limits are not those that it is for.
+        with contextlib.suppress(OSError, ValueError):
             self._attributes.restore()
         os.execve(sys.executable, sys.orig_argv, self._environment)
 

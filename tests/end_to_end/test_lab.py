@@ -231,18 +231,37 @@ def test_an_explanation_says_that_the_lab_has_the_trace_only(
         assert lab.counts()["traces"] == 0
 
 
+def test_another_kind_of_machine_does_not_find_the_trace_of_other_code(
+    lab: Any, tmp_path: Path, another_processor: str, uploaded: Any
+) -> None:
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
+        assert lab.run(PROGRAM) == VALUE
+        uploaded()
+    lab.env["PYTHONPATH"] = another_processor
+    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other"):
+        assert lab.run(PROGRAM.replace("scale = 3.0", "scale = 4.0")) == [[0.0, 4.0, 8.0, 12.0, 16.0], 10.0]
+        assert lab.counts()["traces"] == 1
+        assert lab.run(PROGRAM) == VALUE
+        assert lab.counts()["traces"] == 1
+
+
+def spoil(objects: Objects, *kinds: str) -> None:
+    """Put code that cannot be used into the entry of each kind, signed by a member."""
+    for kind in kinds:
+        (entry,) = contents.everything(objects)[kind]
+        (one,) = contents.checked(objects, KEY.encode(), [entry])
+        assert one.program is not None
+        bad = entries.encoded(one.program, b"made for another machine", "someone", 1.0)
+        objects.put(entry.name, signing.signed(KEY.encode(), entry.name, bad))
+
+
 def test_a_trace_that_cannot_be_compiled_here_is_made_again(
     lab: Any, tmp_path: Path, another_processor: str, uploaded: Any
 ) -> None:
     with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
         assert lab.run(PROGRAM) == VALUE
         uploaded()
-    objects = Objects(lab.env["JITSERVER_SHARE"])
-    (trace,) = contents.everything(objects)["traces"]
-    (one,) = contents.checked(objects, KEY.encode(), [trace])
-    assert one.program is not None
-    bad = entries.encoded(one.program, b"no program", "someone", 1.0)
-    objects.put(trace.name, signing.signed(KEY.encode(), trace.name, bad))
+    spoil(Objects(lab.env["JITSERVER_SHARE"]), "traces")
     lab.env["PYTHONPATH"] = another_processor
     with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other"):
         assert lab.run(PROGRAM) == VALUE
@@ -256,12 +275,7 @@ def test_a_program_that_this_machine_cannot_load_is_made_here(lab: Any, tmp_path
         assert lab.run(PROGRAM) == VALUE
         uploaded()
     objects = Objects(lab.env["JITSERVER_SHARE"])
-    found = contents.everything(objects)
-    assert (len(found["programs"]), len(found["traces"])) == (1, 1)
-    for one in [*contents.checked(objects, KEY.encode(), [*found["programs"], *found["traces"]])]:
-        assert one.program is not None
-        bad = entries.encoded(one.program, b"made for another machine", "someone", 1.0)
-        objects.put(one.entry.name, signing.signed(KEY.encode(), one.entry.name, bad))
+    spoil(objects, "programs", "traces")
     with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other"):
         assert lab.run(PROGRAM) == VALUE
         counts = lab.counts()
