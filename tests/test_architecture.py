@@ -228,6 +228,20 @@ def test_one_module_of_the_client_has_the_clock() -> None:
     assert found == {"core/clock.py", "core/compat.py"}
 
 
+def test_snapshots_of_dictionaries_are_copies() -> None:
+    """Python 3.11 may collect garbage in `list(names.items())`, and then another thread changes the dictionary."""
+    found = {
+        module
+        for module, path in modules().items()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "list"
+        for given in node.args
+        if isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute) and given.func.attr == "items"
+    }
+    # Its containers are of any class, and their `copy` may do anything.
+    assert found == {"jitclient.capture.manifest.trees"}
+
+
 def test_one_module_uses_what_is_not_public_in_jax() -> None:
     found = {module for module, path in modules().items() if any(map(uses_internals, code_of(path)))}
     assert found == {

@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Self
 
 import click
@@ -101,7 +102,7 @@ def _print(unit: str, by_period: dict[str, Sums], by_script: dict[str, Sums], to
         return
     rows = [_row(name, sums) for name, sums in sorted(by_period.items())]
     print_table([unit, *_COLUMNS], [*rows, _row("total", total)])
-    print_table(["script", *_COLUMNS], [_row(name, sums) for name, sums in list(by_script.items())[:_MAX_SCRIPTS]])
+    print_table(["script", *_COLUMNS], [_row(name, sums) for name, sums in islice(by_script.items(), _MAX_SCRIPTS)])
     if len(by_script) > _MAX_SCRIPTS:
         click.echo(f"and {len(by_script) - _MAX_SCRIPTS:,} more scripts: show them with --json")
     if full:

@@ -80,7 +80,7 @@ class Request(NamedTuple):
         """
         return cls(
             command,
-            list(os.environb.items()),
+            [*os.environb.items()],
             os.getcwd(),
             own_umask(),
             sorted(int(number) for number in signal.valid_signals() if _is_ignored(number)),

@@ -64,7 +64,7 @@ _SYSTEM_ROOT = Path("/var/cache/jitserver")
 
 def environment_digest(environment: Mapping[str, str] = os.environ, prefix: str = sys.prefix) -> str:
     """Return a digest of this Python environment and of the PROCESS_SETTINGS, which together select a daemon."""
-    made = list(process_settings(environment).items())
+    made = [*process_settings(environment).items()]
     return digest(repr((os.path.realpath(prefix), made)).encode(), 6).hex()
 
 

@@ -37,7 +37,7 @@ def api_boundaries(*others: str) -> Callable[[_C], _C]:
     """
 
     def decorated(cls: _C) -> _C:
-        for name, value in list(vars(cls).items()):
+        for name, value in vars(cls).copy().items():
             if name in others or (name.startswith("_") and not name.endswith("__")):
                 continue
             if isinstance(value, FunctionType):

@@ -266,7 +266,7 @@ class Session:
 
     def _forget_exited(self) -> None:
         """Forget the clients that cannot return, such as forked children that have exited."""
-        for client, order in list(self._orders.items()):
+        for client, order in self._orders.copy().items():
             if order.pid and order.connection is None and has_exited(order.pid):
                 del self._orders[client]
 

@@ -59,7 +59,7 @@ class InFlight:
 
     def forget_finished(self) -> None:
         """Remove the programs whose latest results are ready, were donated, or are not needed any more."""
-        for number, (program, lease) in list(self._programs.items()):
+        for number, (program, lease) in self._programs.copy().items():
             latest = program.latest
             if not _is_finished(latest):
                 continue

@@ -149,6 +149,6 @@ def _watch_definition(walker: Walker, value: Any, module: str) -> None:
         walker.watch.function(value)
     elif isinstance(value, type) and value.__module__ == module:
         walker.watch.class_(value)
-        for name, held in list(vars(value).items()):
+        for name, held in vars(value).copy().items():
             if not name.startswith("__") or isinstance(held, FunctionType):
                 _watch_definition(walker, held, module)

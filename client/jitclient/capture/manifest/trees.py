@@ -399,13 +399,13 @@ def _is_own_class(key: Any) -> bool:
 
 
 def _plain_items(module: Any) -> list[tuple[str, Any]]:
-    items = list(fields_of(module).items())
+    items = fields_of(module).copy().items()
     return sorted((name, held) for name, held in items if type(held) in ATOMS and not is_of_python(name))
 
 
 def _weak_rows(value: Any) -> list[tuple[Any, Any]]:
     held = fields_of(value).get("data", ())
-    return list(held.items()) if type(held) is dict else [(each, None) for each in list(held)]
+    return [*held.copy().items()] if type(held) is dict else [(each, None) for each in list(held)]
 
 
 def _items(value: Any) -> list[tuple[Any, Any]]:

@@ -99,7 +99,7 @@ def _impose(cls: type, attributes: Any) -> None:
     imposed = dict(attributes)
     if "__dataclass_fields__" in imposed and "__dataclass_fields__" in vars(cls):
         return
-    for name, value in list(vars(cls).items()):
+    for name, value in vars(cls).copy().items():
         if isinstance(value, dataclasses.Field) and name not in imposed:
             type.__delattr__(cls, name)
     for name, value in imposed.items():
