@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_FAILURES = 5
+_WHY_LINES = 4
 TESTS_FAILED = 1  # the exit status with which pytest says that all went well but tests
 
 
@@ -78,6 +79,11 @@ class Failure:
     stage: str
     alone: str
 
+    @property
+    def why(self) -> list[str]:
+        """Return the first lines of the exception, by the mark that pytest gives them."""
+        return [line for line in self.output.splitlines() if line.startswith("E ")][:_WHY_LINES]
+
 
 def run(*command: str) -> Run:
     """Run a command, which writes where this process does, and read what its pytest recorded."""
@@ -105,6 +111,7 @@ def conclude(began: float, passed: int, failed: Iterable[Failure], unsteady: Ite
     for word, failures in (("unsteady", unsteady), ("failed", failed)):
         for failure in failures:
             print(f"{word}: {failure.test} (in: {failure.stage})")
+            print("".join(f"    {line}\n" for line in failure.why), end="")
     counts = {"failed": len(failed), "error": errors, "passed": passed, "unsteady": len(unsteady)}
     text = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     print(f" {text} in {time.monotonic() - began:.2f}s ".center(80, "="))
@@ -115,10 +122,13 @@ def run_all(stages: Iterable[tuple[str, str]]) -> int:
     """Run the stages, then what failed once more, and return the status to exit with."""
     began = time.monotonic()
     failures: list[Failure] = []
+    times: list[str] = []
     passed = 0
     for stage, alone in stages:
         print(f"== {stage}")
+        start = time.monotonic()
         done = run("bash", "-c", stage)
+        times.append(f"took {time.monotonic() - start:.0f} s: {stage}")
         passed += len(done.passed)
         failures += [Failure(test, output, stage, alone) for test, output in done.failures.items()]
         if done.trouble is not None:
@@ -129,6 +139,7 @@ def run_all(stages: Iterable[tuple[str, str]]) -> int:
             return conclude(began, passed, failures, [])
     unsteady = [failure for failure in failures if passes_alone(failure)]
     failed = [failure for failure in failures if failure not in unsteady]
+    print(*times, sep="\n")
     return conclude(began, passed + len(unsteady), failed, unsteady)
 
 

@@ -1,6 +1,7 @@
 """A test that fails runs once more, alone: it is unsteady if it passes then, and nothing else that fails is green."""
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -83,7 +84,9 @@ def test_a_test_that_passes_alone_is_unsteady(stages: Stages) -> None:
     listed = done.stdout.partition("== the failure of test_it.py::test_unsteady")[2]
     assert "AssertionError: only at first" in listed
     assert "printed printed printed" in listed
-    assert f"\nunsteady: test_it.py::test_unsteady (in: {PYTEST} -n 0)\n" in listed
+    unsteady = f"\nunsteady: test_it.py::test_unsteady (in: {PYTEST} -n 0)\n    E       AssertionError: only at first\n"
+    assert unsteady in listed
+    assert re.search(rf"\ntook \d+ s: {PYTEST} -n 0\n", done.stdout)
     assert closing_line(done) == "1 passed, 1 unsteady"
 
 
