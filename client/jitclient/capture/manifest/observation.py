@@ -162,11 +162,12 @@ def observed() -> Iterator[Observation]:
     observation, hook, garbage = Observation(), hook_of_thread(), GarbageRecorder()
     with contextlib.ExitStack() as stack:
         try:
+            # The recorder listens for longer than the hook: a collection may begin between any two lines here.
+            stack.callback(_end, garbage.stop, observation)
+            garbage.start()
             observation.unobserved_reason = hook.add(observation.started)
             if not observation.unobserved_reason:
                 stack.callback(_end, lambda: hook.remove(observation.started), observation)
-            stack.callback(_end, garbage.stop, observation)
-            garbage.start()
         except Exception as error:
             observation.unobserved_reason = _failure(error)
         yield observation

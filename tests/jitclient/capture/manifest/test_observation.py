@@ -1,5 +1,6 @@
 """Observation of a trace: its reads, its changes, and that observing neither fails nor disturbs anything."""
 
+import concurrent.futures
 import cProfile
 import gc
 import importlib
@@ -106,12 +107,38 @@ def test_a_collection_that_begins_at_any_moment_hides_nothing(package: Write) ->
     assert all("mf_one:GAIN" in reads.names for reads in found)
 
 
+def test_no_callback_of_the_collector_is_read_while_several_threads_trace(package: Write) -> None:
+    """The one of hypothesis sums up the time of collections: a trace that counted as its reader would not repeat."""
+    one = package(
+        "GAIN, total = 2.0, 0\n"
+        "def op(x): return x * GAIN\n"
+        "def callback(phase, info):\n"
+        "    global total\n"
+        "    total += 1\n"
+    )
+    threshold, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.callbacks.insert(0, one.callback)
+    gc.set_threshold(5)
+    sys.setswitchinterval(1e-6)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            found = list(threads.map(lambda _: reads_of(one.op, 1.0), range(400)))
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(one.callback)
+    assert one.total
+    assert {reads.unobserved_reason for reads in found} == {""}
+    assert {reads.names for reads in found} == {("mf_one:GAIN", "mf_one:__modules__", "mf_one:op")}
+
+
 def test_a_collection_whose_end_nobody_reports_makes_the_trace_unobserved(package: Write) -> None:
     one = package("GAIN = 2.0\ndef op(x): return x * GAIN")
+    assert reads_of(one.op, 1.0).unobserved_reason == ""
     kept = list(gc.callbacks)
 
     def take_away(phase: str, info: dict[str, int]) -> None:
-        gc.callbacks[:] = kept
+        gc.callbacks.clear()
 
     def function() -> None:
         gc.callbacks.append(take_away)
