@@ -9,14 +9,14 @@ from benchmarks.measure import Effort, interleave
 from benchmarks.processes import environment, running, temporary_folder
 from benchmarks.result import OURS, Row
 from benchmarks.rivals import disk_cache, ours, plain_jax
-from benchmarks.scenarios.whole_script import PROGRAM, SCRIPTS, run
+from benchmarks.scenarios.whole_script import PROGRAM, SCRIPTS, SMALLEST, run
 
 _PULLED = f"{OURS}, pulled before"
 
 
 def rows(effort: Effort) -> Iterator[Row]:
     """Scripts under `python -m jitclient` with a daemon that has just started, and under `python`, on new machines."""
-    for program in [PROGRAM, *SCRIPTS][: effort.one(1 + len(SCRIPTS), quick=1)]:
+    for program in [SMALLEST] if effort.quick else [PROGRAM, *SCRIPTS]:
         with temporary_folder() as store:
             _run_ours(store, program, pushes=True)
             contenders = {

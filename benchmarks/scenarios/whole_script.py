@@ -21,6 +21,7 @@ from benchmarks.rivals import disk_cache, ours, plain_jax
 
 PROGRAM = TOP / "benchmarks" / "programs" / "classifier.py"
 SCRIPTS = sorted((TOP / "examples" / "scripts").glob("*.py"))
+SMALLEST = TOP / "examples" / "scripts" / "mlp.py"
 _ARITHMETIC = "the script's arithmetic"
 _RUN = ("-m", "jitserver", "run", "--verbose")
 _RUNS_UNTIL_ONE_IS_READY = 20
@@ -41,7 +42,7 @@ def rows(effort: Effort) -> Iterator[Row]:
         if plain_jax.NAME in samples.taken:
             totals.taken[_ARITHMETIC] = [sample["arithmetic"] for sample in samples.taken[plain_jax.NAME]]
         yield Row("a script with flax and optax: command to exit", totals, (target,))
-        for program in SCRIPTS[: effort.one(len(SCRIPTS), quick=1)]:
+        for program in [SMALLEST] if effort.quick else SCRIPTS:
             totals = _compared(contenders, program, folder, effort, 5).of(lambda sample: sample["total"])
             if plain_jax.NAME in totals.taken:
                 env, rounds = contenders.environments[plain_jax.NAME], len(totals.taken[plain_jax.NAME])

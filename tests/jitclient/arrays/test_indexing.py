@@ -1,6 +1,7 @@
 """Forms of index, as the conformance run compares them, on arrays whose axes are short.
 
-The conformance run has the product of forms, uses and shapes; a test has all pairs of them.
+The conformance run has the product of forms, uses and shapes; a test has all pairs of them, and all slices only of an
+axis of two.
 """
 
 import importlib
@@ -18,6 +19,7 @@ import jitclient
 pytestmark = pytest.mark.usefixtures("daemon")
 
 TOP = Path(__file__).parents[3]
+SHAPES_OF_ALL_SLICES = ((2,),)
 READ, SET = "array[{}]", "array.at[{}].set(3)"
 
 
@@ -41,7 +43,7 @@ def pairs(indexing: Any) -> Iterator[tuple[tuple[int, ...], list[str]]]:
     """Yield for each shape all forms of index, each in one use: the next shape that has a form has its next use."""
     turns: dict[str, Iterator[int]] = {}
     for shape in indexing.SHAPES:
-        slices = indexing.SLICES if shape in indexing.SHAPES_OF_ALL_SLICES else indexing.FEW_SLICES
+        slices = indexing.SLICES if shape in SHAPES_OF_ALL_SLICES else indexing.FEW_SLICES
         forms = list(indexing.expressions(["{}"], slices))
         uses = [next(turns.setdefault(form, itertools.count(len(turns)))) % len(indexing.USES) for form in forms]
         yield shape, [indexing.USES[use].format(form) for use, form in zip(uses, forms, strict=True)]
@@ -51,7 +53,7 @@ def pairs(indexing: Any) -> Iterator[tuple[tuple[int, ...], list[str]]]:
 @pytest.mark.timeout(600)
 def test_every_form_on_every_shape_and_in_every_use(indexing: Any) -> None:
     found = list(itertools.chain(*(indexing.differences(shape, written) for shape, written in pairs(indexing))))
-    assert len(found) > 2000
+    assert len(found) > 1500
     assert not [difference for difference in found if difference]
 
 
