@@ -19,14 +19,12 @@ from jitserver.cli.common import ask, json_option, number, print_table, report, 
 from jitserver.cli.status import of_share
 from jitserver.store import last_use
 from jitserver.store.archive import Moved
-from jitserver.store.checked_files import Corrupt
 from jitserver.store.disk import Store
 from jitserver.store.last_use import LastUse
 from jitserver.store.share import contents, scripts
 from jitserver.store.share.options import Options
 from jitserver.store.share.patient_objects import PatientObjects
 from jitserver.store.share.share import MIN_SECONDS, Share
-from jitserver.store.share.signing import Rejected
 from jitserver.store.share.storage import Storage
 from jitserver.store.tiers import disk_share
 
@@ -130,13 +128,14 @@ def pull(script: str) -> None:
     """
     options, directory, name = _options(), directories.environment_directory(), _script(script)
     with _storage_errors(options), _working(f"downloading what {name} used"):
-        try:
-            objects = PatientObjects(options.url)
-            found = [*scripts.pull(objects, options.key, directory, name, disk_share(directory))]
-        except (Rejected, Corrupt) as error:
-            raise click.ClickException(
-                f"the entry of {name} is not valid ({error}). See `jitserver share verify`."
-            ) from error
+        objects = PatientObjects(options.url)
+        found = [*scripts.pull(objects, options.key, directory, name, disk_share(directory))]
+    problems = [each.problem for each in found if each.problem]
+    found = [each for each in found if not each.problem]
+    if problems:
+        click.echo(f"left out: {'; '.join(problems)}. See `jitserver share verify`.", err=True)
+    if problems and not found:
+        raise click.ClickException(f"no entry of {name} can be used here")
     if not found:
         raise click.ClickException(
             f"no member has pushed what {name} uses, with these versions of Python, jax and jitserver. Run it where it "
@@ -145,7 +144,7 @@ def pull(script: str) -> None:
     moved = Moved(sum(each.moved.programs for each in found), sum(each.moved.compilations for each in found))
     by = ", ".join(dict.fromkeys(each.by for each in found))
     report(
-        {"script": name, **moved._asdict(), "by": [each.by for each in found]},
+        {"script": name, **moved._asdict(), "by": [each.by for each in found], "problems": problems},
         lambda: click.echo(f"downloaded what {name} used, pushed by {by}: {_moved(moved)} that were not here"),
     )
 

@@ -33,15 +33,20 @@ class ManifestNames:
         with self._lock:
             self._known.put(base, self._known_of(base) | {names})
 
-    def ask_share(self, base: CallKey) -> bool:
-        """Ask the lab's cache for the lists of a base key, once; return whether it has any."""
-        if self._cache.share is None or base.text in self._shared:
-            return False
-        found = self._cache.share.lists_of(base.components().portable_base)
-        self._shared.put(base.text, found)
-        for names in found:
+    def look_again(self, base: CallKey) -> bool:
+        """Look for lists of a base key that others have added; return whether there are any.
+
+        On the disk, these are what `jitserver share pull` and `cache import` have brought since the last look. The
+        lab's cache is asked once.
+        """
+        new = set(self._cache.names_of(base.text)) - self._known_of(base.text)
+        if self._cache.share is not None and base.text not in self._shared:
+            found = self._cache.share.lists_of(base.components().portable_base)
+            self._shared.put(base.text, found)
+            new |= found.keys()
+        for names in new:
             self.note(base.text, names)
-        return bool(found)
+        return bool(new)
 
     def seconds_shared(self, base: str) -> float | None:
         """Return what making a program of a base key took that the lab's cache may have; None if it lists none."""

@@ -104,7 +104,7 @@ class Programs:
         """
         base, lookup_digest = keys.call_key(lookup), _digest_of(lookup)
         found = self._find(base, lookup, lookup_digest, report_phase)
-        if found is None and self._names.ask_share(base):
+        if found is None and self._names.look_again(base):
             found = self._find(base, lookup, lookup_digest, report_phase)
         return found
 
@@ -129,7 +129,7 @@ class Programs:
         """Return the key of a lookup's program, or the lists of names whose state the client must send first."""
         base = keys.call_key(lookup)
         found = self._key_of(base, lookup)
-        if found is None and self._names.ask_share(base):
+        if found is None and self._names.look_again(base):
             found = self._key_of(base, lookup)
         return base if found is None else found
 

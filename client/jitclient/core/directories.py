@@ -42,7 +42,7 @@ PROCESS_SETTINGS = (
 )
 """Environment variables that apply to a whole process: each combination of their values has its own daemon."""
 
-OF_VALUES = ("NVIDIA_TF32_OVERRIDE", "XLA_FLAGS")
+OF_VALUES = ("LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE", "XLA_FLAGS")
 """PROCESS_SETTINGS that may change the values that programs compute."""
 
 DAEMON_DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}

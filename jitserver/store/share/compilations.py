@@ -51,7 +51,8 @@ class SharedCompilations:
         If it returns None, this machine compiles, and must call `put` or `release`.
         """
         claim_name = entries.claim_name(key)
-        claim, since, is_mine = b"", time.monotonic(), False
+        seen: set[bytes] = set()  # who can write to the storage may write an earlier claim again
+        since, is_mine = time.monotonic(), False
         end = since + _MAX_WAIT_SECONDS
         while True:
             found = self._found(key)
@@ -62,15 +63,16 @@ class SharedCompilations:
             if self._storage.why_off or is_mine or time.monotonic() > end:
                 return None
             now = bytes(self._storage.get(claim_name, _MAX_CLAIM_BYTES) or b"")
-            if now and now != claim:
-                if not claim:
-                    log.info("lab's cache: %s compiles %s; waiting", now.decode(errors="replace"), key[:12])
-                claim, since = now, time.monotonic()
-            elif now and time.monotonic() - since > _STALE_SECONDS:
-                self._storage.remove(claim_name)
-                claim = b""
-            elif not now and not self._storage.options.writes:
+            is_void = not now or (now in seen and time.monotonic() - since > _STALE_SECONDS)
+            if is_void and not self._storage.options.writes:
                 return None
+            if now and now not in seen:
+                if not seen:
+                    log.info("lab's cache: %s compiles %s; waiting", now.decode(errors="replace"), key[:12])
+                seen.add(now)
+                since = time.monotonic()
+            elif now and is_void:
+                self._storage.remove(claim_name)
             elif not now:
                 is_mine = self._claim(key)
             if not is_mine:
@@ -78,7 +80,7 @@ class SharedCompilations:
 
     def _found(self, key: str) -> tuple[bytes, float] | None:
         name = entries.compilation_name(key)
-        # Asked first, as most have none, and a storage that hangs must not take as long as a download may.
+        # A rejected one would be read again at each look.
         found = self._storage.get(name, MAX_ENTRY_BYTES, _DOWNLOAD_SECONDS) if self._storage.has(name) else None
         if found is None or len(found) <= entries.SECONDS.size:
             return None

@@ -72,7 +72,8 @@ def _checked(entry: Object, payload: memoryview) -> Checked:
 
 def abandoned(objects: Objects) -> list[Object]:
     """Return the files of writes that never ended."""
-    return [each for each in objects.unfinished() if each.written < time.time() - _UNFINISHED_SECONDS]
+    before, folders = time.time() - _UNFINISHED_SECONDS, dict.fromkeys(folder for folder, _ in _KINDS.values())
+    return [each for folder in folders for each in objects.unfinished(folder) if each.written < before]
 
 
 def outdated(objects: Objects, found: list[Object], written_before: float, max_bytes: int | None) -> list[Object]:

@@ -3,12 +3,16 @@
 import contextlib
 import datetime
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jitclient.errors import SettingsError
+
+_TEMPORARY = re.compile(r"\.[0-9a-f]{32}")
+"""Names that only `_temporary` gives: a folder may hold hidden files of its owner."""
 
 
 class Object(NamedTuple):
@@ -51,8 +55,11 @@ class Objects:
         return found
 
     def has(self, name: str) -> bool:
-        """Return whether there is an object of a name."""
-        return bool(self._files.exists(self._path(name)))
+        """Return whether there is an object of a name that has a byte or more.
+
+        The `exists` of a bucket's library also looks for a folder of that name, which takes a listing.
+        """
+        return self.get(name, 1) is not None
 
     def put(self, name: str, data: bytes) -> None:
         """Write an object; one that has the name already is replaced."""
@@ -89,9 +96,9 @@ class Objects:
         """Return the objects of a folder and the folders below. This lists the storage, which may take long."""
         return (found for found in self._found(folder) if not _is_temporary(found.name))
 
-    def unfinished(self) -> Iterator[Object]:
-        """Return the files of writes that have not ended, or never will, as those of a killed process."""
-        return (found for found in (self._found("") if self._is_local else ()) if _is_temporary(found.name))
+    def unfinished(self, folder: str) -> Iterator[Object]:
+        """Return the files in a folder of writes that have not ended, or never will, as those of a killed process."""
+        return (found for found in (self._found(folder) if self._is_local else ()) if _is_temporary(found.name))
 
     def _found(self, folder: str) -> Iterator[Object]:
         self._files.invalidate_cache()
@@ -118,7 +125,7 @@ class Objects:
 
 
 def _is_temporary(name: str) -> bool:
-    return os.path.basename(name).startswith(".")
+    return _TEMPORARY.fullmatch(os.path.basename(name)) is not None
 
 
 def _linked(temporary: Path, path: Path) -> bool:

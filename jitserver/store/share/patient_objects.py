@@ -40,8 +40,8 @@ class PatientObjects(Objects):
     def all(self, folder: str) -> Iterator[Object]:
         yield from self._within_deadline(lambda: list(super(PatientObjects, self).all(folder)))
 
-    def unfinished(self) -> Iterator[Object]:
-        yield from self._within_deadline(lambda: list(super(PatientObjects, self).unfinished()))
+    def unfinished(self, folder: str) -> Iterator[Object]:
+        yield from self._within_deadline(lambda: list(super(PatientObjects, self).unfinished(folder)))
 
     def _within_deadline(self, act: Callable[[], Result], nbytes: int = 0) -> Result:
         return self._deadlines.run(act, SECONDS + nbytes / _BYTES_PER_SECOND)

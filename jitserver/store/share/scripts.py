@@ -8,15 +8,17 @@ from typing import NamedTuple
 import msgspec
 
 from jitclient.core.digests import digest
+from jitclient.errors import ArchiveRefused
 from jitserver.store import archive
 from jitserver.store.archive import Moved
-from jitserver.store.checked_files import unpacked
+from jitserver.store.checked_files import Corrupt, unpacked
 from jitserver.store.disk import Store
 from jitserver.store.last_use import LastUse
 from jitserver.store.share import entries, signing
 from jitserver.store.share.entries import SECONDS, SharedScript
 from jitserver.store.share.objects import Objects
 from jitserver.store.share.share import MAX_ENTRY_BYTES, member
+from jitserver.store.share.signing import Rejected
 
 _MAX_MACHINES = 8
 """Maximum number of kinds of machines of which the entries of a script are read, the newest first."""
@@ -31,10 +33,11 @@ class Pushed(NamedTuple):
 
 
 class Pulled(NamedTuple):
-    """A downloaded entry: what this machine did not have, and who has made it."""
+    """A downloaded entry: what this machine did not have, and who has made it; or why it is left out."""
 
     moved: Moved
     by: str
+    problem: str = ""
 
 
 def push(objects: Objects, key: bytes, directory: Path, used: LastUse) -> Pushed:
@@ -86,8 +89,6 @@ def pull(objects: Objects, key: bytes, directory: Path, script: str, max_bytes: 
         max_bytes: limit of the cache on the disk.
 
     Raises:
-        Rejected: no member of the project has written the entry.
-        Corrupt, ArchiveRefused: a member has, but with another version.
         OSError: the cache cannot be written.
         Exception: the storage fails.
     """
@@ -96,11 +97,19 @@ def pull(objects: Objects, key: bytes, directory: Path, script: str, max_bytes: 
         data = objects.get(entry.name, min(entry.nbytes, MAX_ENTRY_BYTES))
         if data is None:  # another member has removed it
             continue
-        shared = decoded(signing.verified(key, entry.name, data))
-        with tempfile.TemporaryDirectory(prefix="jitserver-share-") as folder:
-            file = Path(folder, "archive")
-            file.write_bytes(shared.archive)
-            yield Pulled(archive.import_cache(file, directory, max_bytes), shared.by)
+        try:
+            yield _imported(signing.verified(key, entry.name, data), directory, max_bytes)
+        # No member has written it, another version has, or it is of another kind of machine and too large.
+        except (Rejected, Corrupt, ArchiveRefused) as error:
+            yield Pulled(Moved(0, 0), "", f"{type(error).__name__}: {error}")
+
+
+def _imported(payload: memoryview, directory: Path, max_bytes: int) -> Pulled:
+    shared = decoded(payload)
+    with tempfile.TemporaryDirectory(prefix="jitserver-share-") as folder:
+        file = Path(folder, "archive")
+        file.write_bytes(shared.archive)
+        return Pulled(archive.import_cache(file, directory, max_bytes), shared.by)
 
 
 def decoded(payload: memoryview) -> SharedScript:

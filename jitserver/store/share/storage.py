@@ -1,7 +1,7 @@
 """Signed objects on a storage that may fail: nothing here raises, and no caller waits longer than its deadline.
 
-A storage that is slow, full, forbidden or gone costs one note in the log, and is left alone for a minute. Entries that
-cannot be used count as missing, and are counted by the reason.
+A storage that is slow, full or gone costs one note in the log, and is left alone for a minute. Entries that cannot be
+used, or may not be read, count as missing, and are counted by the reason.
 """
 
 import collections
@@ -23,6 +23,7 @@ READ_SECONDS = 2.0
 """Deadline of what a call waits for."""
 WRITE_SECONDS = 120.0
 _PAUSE_SECONDS = 60.0
+_FORBIDDEN = "forbidden"
 
 Result = TypeVar("Result")
 
@@ -60,7 +61,12 @@ class Storage:
             return dict(self._rejected)
 
     def get(self, name: str, max_bytes: int, seconds: float = READ_SECONDS) -> memoryview | None:
-        """Return the verified payload of an entry, or None."""
+        """Return the verified payload of an entry, or None.
+
+        A storage that hangs is noticed after `READ_SECONDS`, however long the download may take.
+        """
+        if seconds > READ_SECONDS and not self._attempt(lambda: self._objects().has(name), READ_SECONDS, False):
+            return None
         entry = self._attempt(lambda: self._objects().get(name, max_bytes), seconds, None)
         if entry is None:
             return None
@@ -114,6 +120,9 @@ class Storage:
         try:
             done = self._deadlines.run(act, seconds)
         # Each kind of storage has exceptions of its own.
+        except PermissionError as error:  # others may be allowed: members write files with their own umask
+            self._note_forbidden(error)
+            return otherwise
         except Exception as error:
             self._pause(error)
             return otherwise
@@ -121,6 +130,13 @@ class Storage:
             log.info("lab's cache: %s works again", self.options.url)
             self.why_off = ""
         return done
+
+    def _note_forbidden(self, error: PermissionError) -> None:
+        with self._lock:
+            is_first = not self._rejected[_FORBIDDEN]
+            self._rejected[_FORBIDDEN] += 1
+        if is_first:
+            log.warning("lab's cache: %s forbids something (%s). What it forbids is missing.", self.options.url, error)
 
     def _pause(self, error: Exception) -> None:
         why = f"{type(error).__name__}: {error}"

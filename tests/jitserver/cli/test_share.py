@@ -149,11 +149,30 @@ def test_a_script_of_somebody_else_is_not_pulled(
     settings.cache_clear()
     done = here("share", "pull", "train.py", "--json")
     assert done.exit_code == 1
-    assert "the entry of train.py is not valid" in json_of(done)["error"]
+    assert "no entry of train.py can be used here" in json_of(done)["error"]
     store = Store(directories.environment_directory(), 1 << 30)
     assert store.infos() == []
     store.close()
     assert here("share", "verify", "--remove").exit_code == 1  # none is valid, so the key may be wrong
+
+
+def test_an_entry_that_cannot_be_used_does_not_hide_another(
+    lab: Path, here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    last_use.note(directories.environment_directory(), "train.py", [key(1)], time.time())
+    here("share", "push", "train.py")
+    (entry,) = lab.rglob("script")
+    newer = entry.parent.with_name("zz")
+    newer.mkdir()
+    (newer / "script").write_bytes(b"garbage")
+    os.utime(newer / "script", (time.time() + 60,) * 2)
+    monkeypatch.setenv("JITSERVER_CACHE_DIR", f"{tmp_path}/other")
+    settings.cache_clear()
+    done = here("share", "pull", "train.py", "--json")
+    assert done.exit_code == 0, done.output
+    found = json_of(done)
+    assert (found["programs"], len(found["problems"])) == (1, 1)
+    assert "unsigned" in found["problems"][0]
 
 
 def test_what_saves_least_goes_first(lab: Path, here: Callable[..., Result]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from jitserver.programs import manifest_names
+from jitserver.programs.keys import CallKey
 from jitserver.programs.latest import Latest
 from jitserver.programs.manifest_names import ManifestNames
 
@@ -42,3 +43,15 @@ def test_lists_are_read_once_and_again_when_they_were_forgotten(monkeypatch: pyt
         names.lists_of(base)
     assert names.lists_of("a") == [("on the disk",)]
     assert read == ["a", "b", "c", "a"]
+
+
+def test_what_another_process_has_added_is_found_at_the_next_miss() -> None:
+    there: list[tuple[str, ...]] = []
+    cache: Any = SimpleNamespace(names_of=lambda base: there, share=None)
+    names, base = ManifestNames(cache), CallKey("a", "a", {})
+    assert names.lists_of("a") == []
+    assert not names.look_again(base)
+    there.append(("pulled",))
+    assert names.look_again(base)
+    assert names.lists_of("a") == [("pulled",)]
+    assert not names.look_again(base)

@@ -1,6 +1,7 @@
 """Machines that want one compilation at a time make it once, and no claim of a machine that is gone holds them up."""
 
 import concurrent.futures
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from jitserver.store.share import compilations, entries
 from jitserver.store.share.compilations import SharedCompilations
+from jitserver.store.share.objects import Objects
 from jitserver.store.share.share import Share
 
 
@@ -77,6 +79,41 @@ def test_a_machine_that_is_gone_holds_up_nobody(
     assert Dead(machine()._share, lambda _, upload: None).get("key") is None
     monkeypatch.setattr(compilations, "_STALE_SECONDS", 0.05)
     assert machine().get("key") is None
+
+
+def test_a_machine_that_may_only_read_leaves_the_claim_of_one_that_is_gone(
+    machine: Callable[..., SharedCompilations], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Dead(SharedCompilations):
+        def _renew(self) -> None:
+            pass
+
+    assert Dead(machine()._share, lambda _, upload: None).get("key") is None
+    monkeypatch.setattr(compilations, "_STALE_SECONDS", 0.05)
+    assert machine(writes=False).get("key") is None
+    assert fsspec.filesystem("memory").exists(claim_of(url))
+
+
+def test_claims_that_are_written_again_renew_nothing(
+    machine: Callable[..., SharedCompilations], url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, first = fsspec.filesystem("memory"), machine()
+    assert first.get("key") is None
+    claims = [files.cat_file(claim_of(url))]
+    while len(claims) < 2:
+        claims += [claim for claim in [files.cat_file(claim_of(url))] if claim not in claims]
+    first.release("key")
+    turns, asked = itertools.cycle(claims), []
+
+    def get(self: Objects, name: str, max_bytes: int) -> bytes | None:
+        asked.append(name)
+        return next(turns) if name == entries.claim_name("key") else None
+
+    monkeypatch.setattr(Objects, "get", get)
+    monkeypatch.setattr(compilations, "_STALE_SECONDS", 0.05)
+    monkeypatch.setattr(compilations, "_MAX_WAIT_SECONDS", 5.0)
+    assert machine(writes=False).get("key") is None
+    assert len(asked) < 100
 
 
 def test_a_compiler_that_hangs_elsewhere_is_not_waited_for_for_ever(

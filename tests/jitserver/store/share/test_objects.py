@@ -13,6 +13,7 @@ import pytest
 from jitclient.errors import SettingsError
 from jitserver.store.share import contents
 from jitserver.store.share import objects as module
+from jitserver.store.share.entries import FOLDER
 from jitserver.store.share.objects import Objects
 
 
@@ -87,18 +88,21 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pyte
 
 def test_the_file_of_a_write_that_was_killed_is_found_when_it_is_old(tmp_path: Path) -> None:
     objects = Objects(f"file://{tmp_path}")
-    objects.put("programs/a", b"an entry")
-    old, new = (tmp_path / "programs" / f".{name}" for name in ("old", "new"))
-    for path in old, new:
+    objects.put(f"{FOLDER}/a", b"an entry")
+    old, new = (tmp_path / FOLDER / f".{uuid.uuid4().hex}" for _ in range(2))
+    owners = [tmp_path / ".env", tmp_path / FOLDER / ".notes", tmp_path / "other" / old.name]
+    owners[-1].parent.mkdir()
+    for path in old, new, *owners:
         path.write_bytes(b"a part")
-    os.utime(old, (1, 1))
-    assert [each.name for each in objects.all("programs")] == ["programs/a"]
-    assert sorted(each.name for each in objects.unfinished()) == ["programs/.new", "programs/.old"]
+    for path in old, *owners:
+        os.utime(path, (1, 1))
+    assert not {old.name, new.name} & {os.path.basename(each.name) for each in objects.all(FOLDER)}
+    assert {each.name for each in objects.unfinished(FOLDER)} == {f"{FOLDER}/{each.name}" for each in (old, new)}
     (found,) = contents.abandoned(objects)
     contents.remove(objects, [found])
     assert not old.exists()
-    assert new.exists()
-    assert objects.has("programs/a")
+    assert all(path.exists() for path in (new, *owners))
+    assert objects.has(f"{FOLDER}/a")
 
 
 def test_a_storage_without_its_library_says_what_to_install() -> None:

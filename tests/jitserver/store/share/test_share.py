@@ -208,6 +208,28 @@ def test_a_storage_that_fails_is_left_alone_for_a_while(member: Callable[..., Sh
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
 
 
+def test_what_the_storage_forbids_is_missing_and_the_rest_is_found(
+    member: Callable[..., Share], program: Callable[..., Stored], monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """A member with the umask 077 writes files that others of the group cannot read."""
+    for name in ("k1", "k2"):
+        assert member().put(program(name), b"x")
+    get = Objects.get
+
+    def forbidding(self: Objects, name: str, max_bytes: int) -> bytes | None:
+        if "k1" in name:
+            raise PermissionError(13, "Permission denied", name)
+        return get(self, name, max_bytes)
+
+    monkeypatch.setattr(Objects, "get", forbidding)
+    asking = member()
+    for _ in range(3):
+        assert asking.get("k1", 2.0) is None
+        assert asking.get("k2", 2.0) is not None
+    assert asking.status().rejected == {"forbidden": 3}
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
+
+
 def test_a_storage_whose_library_is_missing_is_as_one_that_fails(member: Callable[..., Share]) -> None:
     asking = Share(Storage(Options("nonsense://x", b"a secret of the project")))
     asking.storage.connect()
@@ -223,6 +245,7 @@ def test_a_storage_that_hangs_holds_up_no_call(member: Callable[..., Share], mon
     broken = _Broken(lambda: hangs.wait() and None)  # type: ignore[func-returns-value]
     asking = Share(Storage(member().storage.options, lambda _: broken))
     try:
+        assert asking.get("k1", 1e6) is None
         assert [asking.lists_of("b1") for _ in range(5)] == [{}] * 5
         assert broken.asked == 1
     finally:
