@@ -55,7 +55,7 @@ def _made(session: Session, counted: Mapping[int, int]) -> list[Made]:
     """Return what made a session's arrays, the largest first, from the bytes of each by its id."""
     found: dict[tuple[str, str], list[int]] = {}
     left = dict(counted)
-    for handle, array in session.arrays.copy().items():
+    for handle, array in dict(session.arrays).items():
         if (nbytes := left.pop(id(array), None)) is not None:
             found.setdefault(session.maker_of(handle), []).append(nbytes)
     made = [Made(*maker, len(sizes), sum(sizes)) for maker, sizes in found.items()]

@@ -52,6 +52,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         self.listener = listener
         # A weak set, because a thread that fails to start cannot remove its socket.
         self.clients = weakref.WeakSet[socket.socket]()
+        self._changing_clients = threading.Lock()
         self.logger = log
         self.active = True
         self.auto_register = False
@@ -137,13 +138,14 @@ class Listener(ThreadedServer):  # type: ignore[misc]
                 log.warning("listener: refusing connections, because %d are open", len(self.clients))
             sock.close()
             return
-        self.clients.add(sock)
+        with self._changing_clients:
+            self.clients.add(sock)
         try:
             # Start the thread without waiting for it to run, unlike `threading.Thread.start`.
             start_new_thread(self._serve, (sock, pid))
         except RuntimeError as error:
             log.warning("listener: closed a connection, because no thread can be started (%s)", error)
-            self.clients.discard(sock)
+            self._forget(sock)
             sock.close()
 
     def stop_accepting(self) -> None:
@@ -168,22 +170,28 @@ class Listener(ThreadedServer):  # type: ignore[misc]
 
     def close_connections(self) -> None:
         """Close all connections, including those with running calls."""
-        for sock in list(self.clients):
+        with self._changing_clients:
+            open_now = list(self.clients)
+        for sock in open_now:
             try:
                 sock.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
 
+    def _forget(self, sock: socket.socket) -> None:
+        with self._changing_clients:
+            self.clients.discard(sock)
+
     def _serve(self, sock: socket.socket, pid: int) -> None:
         connection: DaemonConnection | None = None
-        alternate_stack.install()
         try:
+            alternate_stack.install()
             connection = DaemonConnection(self.service, sock, pid, self._pool, self._frames)
             connection.is_surplus = len(self.clients) > self._max_connections
             self.heartbeat.connections.add(connection)
             connection.serve_all()
         finally:
-            self.clients.discard(sock)
+            self._forget(sock)
             sock.close()
             if connection is not None:
                 self.heartbeat.connections.discard(connection)

@@ -43,7 +43,7 @@ class Latest(Generic[K, V]):
     def items(self) -> list[tuple[K, V]]:
         """Return all items, the latest last."""
         with self._lock:
-            return [*self._items.items()]
+            return [*dict(self._items).items()]
 
     def _put(self, key: K, value: V) -> None:
         self._items.pop(key, None)

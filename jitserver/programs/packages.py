@@ -177,7 +177,9 @@ class Packages:
         """Return the versions of all distributions now in this environment; for loaded ones, the loaded versions."""
         found = [(each.name, each.version) for each in importlib.metadata.distributions()]
         now = dict(reversed(found))  # of two with the same name, Python imports the first
-        return now | {each: self.version(name) for name in self._loaded for each in self._distributions.get(name, ())}
+        with self._lock:
+            loaded = {name: self._distributions.get(name, ()) for name in self._loaded}
+            return now | {each: self.version(name) for name, found in loaded.items() for each in found}
 
     def _requirements_of(self, name: str) -> tuple[str, ...]:
         """Return the distributions of a package and their direct and indirect requirements."""

@@ -575,7 +575,7 @@ class Programs:
 
     def _forget_candidates(self, prefix: str) -> None:
         with self._lock:
-            for key, candidate in self._candidates.copy().items():
+            for key, candidate in dict(self._candidates).items():
                 if key.startswith(prefix) or candidate.request.name == prefix:
                     self._forget(key)
 

@@ -78,7 +78,7 @@ class Preloaded:
 
         Code of the helper may import a hidden module, which shows it, so this must be called again before a run.
         """
-        for name, module in sys.modules.copy().items():
+        for name, module in dict(sys.modules).items():
             if name not in self._graph.modules or name.partition(".")[0] in OWN_PACKAGES:
                 continue
             spec = stored(module, "__spec__")

@@ -213,7 +213,7 @@ _FIXED: Mapping[str, Callable[[], Any]] = {
 _GROWING: Mapping[str, Callable[[], Mapping[Any, Any]]] = {
     "loggers": lambda: {
         name: _of_logger(logger)
-        for name, logger in logging.root.manager.loggerDict.copy().items()
+        for name, logger in dict(logging.root.manager.loggerDict).items()
         if isinstance(logger, logging.Logger)
     },
     "how objects are pickled": lambda: {cls: _Same(reduce) for cls, reduce in copyreg.dispatch_table.items()},
@@ -286,7 +286,7 @@ def _is_of(package: str, key: object) -> bool:
 
 def _modules() -> list[tuple[str, types.ModuleType]]:
     """Return the loaded modules, but for those that are not modules at all."""
-    return [(name, module) for name, module in sys.modules.copy().items() if type(module) is types.ModuleType]
+    return [(name, module) for name, module in dict(sys.modules).items() if type(module) is types.ModuleType]
 
 
 def _own_classes(name: str, module: types.ModuleType) -> list[type]:
@@ -320,7 +320,7 @@ def _content(module: types.ModuleType) -> dict[str, object]:
     """Return what the names of a module of Python stand for, comparable with `==`."""
     return {
         key: _comparable(value)
-        for key, value in vars(module).copy().items()
+        for key, value in dict(vars(module)).items()
         if f"{module.__name__}.{key}" not in _WORKING_STATE
         and not key.startswith("__")
         and (callable(value) or "cache" not in key)

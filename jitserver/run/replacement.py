@@ -58,7 +58,7 @@ class Replacement:
             originals[id(function)] = original
         for module in sys.modules.keys() - self._known:
             namespace = getattr(sys.modules[module], "__dict__", {})
-            for name, value in namespace.copy().items():
+            for name, value in dict(namespace).items():
                 if id(value) in originals:
                     namespace[name] = originals[id(value)]
         self._replaced.clear()

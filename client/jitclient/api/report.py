@@ -107,12 +107,12 @@ def report_of(
     jax = JaxRow(events.found, events.saved_seconds, events.compiled, events.compiled_seconds)
     return Report(
         used.total(*FOUND)[1] + events.saved_seconds,
-        [ProgramRow(got.program, got.level, *count, got.why) for got, count in sorted(used.got.items())],
-        [LocalRow(name, what, times, why) for (name, what, why), times in sorted(used.local.items())],
+        [ProgramRow(got.program, got.level, *count, got.why) for got, count in sorted(dict(used.got).items())],
+        [LocalRow(name, what, times, why) for (name, what, why), times in sorted(dict(used.local).items())],
         jax if jax.found + jax.compiled else None,
         [
             PackageRow(name, len(functions), sum(functions.values()))
-            for name, functions in sorted(events.packages.items())
+            for name, functions in sorted(dict(events.packages).items())
             if name not in packages
         ],
         imports,

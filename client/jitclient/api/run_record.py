@@ -139,7 +139,7 @@ def record_of(line: Timeline, name: str, report: Report, keeps_compilations: boo
         programs=[_item(program, waited.get(program.number, 0)) for program in line.programs],
         transfers=[
             Transfer(kind, total.times, total.nanoseconds / 1e9, total.sent, total.received)
-            for kind, total in sorted(line.totals.items())
+            for kind, total in sorted(dict(line.totals).items())
         ],
         report=report,
         second_run=None if line.dropped else SecondRun((end - made) / 1e9, made / 1e9),

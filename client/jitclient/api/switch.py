@@ -139,7 +139,7 @@ def _bound(was: Any, homes: set[str]) -> Iterator[tuple[dict[str, Any], str, Any
     for name in dict.fromkeys((*homes, *modules_of_the_program())):
         module = sys.modules.get(name)
         if isinstance(module, ModuleType):
-            for key, value in vars(module).copy().items():
+            for key, value in dict(vars(module)).items():
                 if value is was or (type(value) is functools.partial and value.func is was):
                     yield vars(module), key, value
 

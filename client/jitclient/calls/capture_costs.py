@@ -164,7 +164,7 @@ def _closed_over(function: FunctionType) -> Iterator[FunctionType]:
 def _sources() -> list[tuple[str, int, int]]:
     """Return the source files of the loaded user modules, each with its time of change and its size."""
     found = []
-    for name, module in sys.modules.copy().items():
+    for name, module in dict(sys.modules).items():
         # Not `getattr`, which would load a lazy module.
         file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
         if isinstance(file, str) and is_users_top(name.partition(".")[0]):

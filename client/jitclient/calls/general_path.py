@@ -175,12 +175,13 @@ class GeneralPath:
 
     def _runs_here(self, key: _Key) -> bool:
         """Return whether such a call runs in this process, and none of its dependencies was rebound since."""
-        if key not in self._here:
+        found = self._here.get(key)
+        if found is None:
             return False
-        watched, until = self._here[key]
+        watched, until = found
         if monotonic() < until and (watched is None or watched.unchanged()):
             return True
-        del self._here[key]
+        self._here.pop(key, None)
         return False
 
     def explained(self, error: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseException:
@@ -254,7 +255,7 @@ class GeneralPath:
         if before is not None and fresh.function_key != before.function_key and not before.unchanged():
             # Programs without a capture belong to functions that change their captured state. As in JAX, such programs
             # stay.
-            self.programs = {key: program for key, program in self.programs.items() if program.capture is None}
+            self.programs = {key: program for key, program in dict(self.programs).items() if program.capture is None}
             self._last, self.plans = None, ()
             self.in_process.clear_cache()
         return fresh

@@ -47,7 +47,7 @@ class Usage:
 
     def total(self, *levels: str) -> tuple[int, float]:
         """Return how often programs were got from these levels, and the seconds that this saved or took."""
-        counted = [count for got, count in self.got.copy().items() if got.level in levels]
+        counted = [count for got, count in dict(self.got).items() if got.level in levels]
         return sum(times for times, _ in counted), sum((seconds for _, seconds in counted), 0.0)
 
 

@@ -42,7 +42,10 @@ def current() -> Context:
     global _last
     state, last = (state, _outside(jax.config)), _last
     if state != last[0]:
-        _last = last = (state, _read(jax))
+        last = state, _read(jax)
+        # Another thread may change a setting of the whole process meanwhile, and change it back.
+        if (internals.trace_context()(), _outside(jax.config)) == state and _read(jax) == last[1]:
+            _last = last
     return last[1]
 
 

@@ -163,7 +163,7 @@ def _in_module(library: str) -> tuple[str, str]:
     """Return the imported top-level module that contains a library, and the path from beside it; empty if none does."""
     path = os.path.realpath(library)
     if path not in _modules:
-        for name, module in sys.modules.copy().items():
+        for name, module in dict(sys.modules).items():
             for place in _places(module) if "." not in name and package_of(name) is not None else ():
                 if path == place or path.startswith(place + os.sep):
                     _modules[path] = name, os.path.relpath(path, os.path.dirname(place))

@@ -132,7 +132,7 @@ class Blocks:
         return self._lender.lease(nbytes)
 
     def _settle(self) -> None:
-        for number, (block, whole) in self._read.copy().items():
+        for number, (block, whole) in dict(self._read).items():
             # If the entry is gone, `retire_read` retired the block.
             if whole() is None and self._read.pop(number, None) is not None:
                 self._add_free(block)

@@ -42,7 +42,7 @@ class Active:
 
         Without a number, that is the Run of this thread.
         """
-        running = self.running.copy().items()
+        running = dict(self.running).items()
         before = _number_here([each for _, each in running]) if number is None else number
         return any(connection is not order.connection and number < before for connection, (order, _, number) in running)
 

@@ -198,18 +198,18 @@ class Session:
 
     def keep(self, first: int, results: Iterable[Any], maker: int | None = None) -> None:
         """Store the results of a call of the program `maker`, or arrays that were put, under consecutive handles."""
-        arrays = self.arrays
         for handle, result in enumerate(results, first):
-            arrays[handle] = result
+            self.arrays[handle] = result  # `hand_over` gives up the dictionary, which must not change from then on
             if maker is not None:
                 self.makers[handle] = maker
 
     def maker_of(self, handle: int) -> tuple[str, str]:
         """Return the label and the place of the function that made an array; for people."""
+        executables = self.executables  # before the number, as `end` replaces both
         number = self.makers.get(handle)
         if number is None:
             return "put by the program", ""
-        entry = self.executables[number] if number != _BEFORE else ""
+        entry = executables[number] if number != _BEFORE else ""
         return (entry.info.label, entry.info.where) if isinstance(entry, Entry) else ("a program of before", "")
 
     @contextlib.contextmanager
@@ -266,7 +266,7 @@ class Session:
 
     def _forget_exited(self) -> None:
         """Forget the clients that cannot return, such as forked children that have exited."""
-        for client, order in self._orders.copy().items():
+        for client, order in dict(self._orders).items():
             if order.pid and order.connection is None and has_exited(order.pid):
                 del self._orders[client]
 
@@ -290,7 +290,7 @@ class Session:
             self.makers.clear()
             for entry in self.leased():
                 entry.holders.discard(self)
-            self.executables.clear()
+            self.executables = []
             self._numbers.clear()
             on_disk, self._on_disk = self._on_disk, None
         if on_disk is not None:

@@ -59,11 +59,14 @@ class InFlight:
 
     def forget_finished(self) -> None:
         """Remove the programs whose latest results are ready, were donated, or are not needed any more."""
-        for number, (program, lease) in self._programs.copy().items():
+        for number, noted in dict(self._programs).items():
+            program, lease = noted
             latest = program.latest
             if not _is_finished(latest):
                 continue
             with self._lock:
+                if self._programs.get(number) is not noted:  # another thread has just removed it
+                    continue
                 program.is_in_flight = False
                 if program.latest is latest:
                     del self._programs[number]

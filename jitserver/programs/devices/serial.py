@@ -76,7 +76,7 @@ def recording_callbacks(call_client: Callable[..., Any]) -> Callable[..., Any]:
 def _turn() -> Iterator[None]:
     client, seen = _thread_state.client, set[object]()
     while not _device_lock.acquire(timeout=_PATIENCE_SECONDS):
-        own = {callback for callback, owner in _callbacks.copy().items() if owner is client}
+        own = {callback for callback, owner in dict(_callbacks).items() if owner is client}
         if own & seen:
             raise SessionBusy(
                 "a program over several devices was called while another one waits for a callback of this process, "

@@ -60,7 +60,7 @@ def push(objects: Objects, key: bytes, directory: Path, used: LastUse) -> Pushed
         store = Store(directory, 1 << 62)
         for stored in filter(None, map(store.get, used.programs)):
             executable = store.blob(stored.executable)
-            machines.add(repr(sorted(stored.info.context.items())))
+            machines.add(repr(sorted(dict(stored.info.context).items())))
             seconds.append(sum(stored.info.seconds.values()))
             yield archive.program(entries.public(stored), bytes(executable or b""))
         store.close()

@@ -232,3 +232,25 @@ def test_where_jax_does_not_tell_its_context_at_once_the_settings_are_read(monke
         assert context.current() == (("jax_enable_x64", True),)
     assert context.current() == ()
     context.internals.trace_context.cache_clear()
+
+
+def test_settings_that_another_thread_changes_meanwhile_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, name = context._read, "jax_enable_x64"
+    before = jax.config.jax_enable_x64
+    monkeypatch.setattr(context, "_last", (None, ()))
+
+    def changing(module: Any) -> Any:
+        jax.config.update(name, not before)
+        try:
+            return read(module)
+        finally:
+            jax.config.update(name, before)
+
+    expected = context.current()
+    monkeypatch.setattr(context, "_last", (None, ()))
+    reads = [changing, read]
+    with monkeypatch.context() as patch:
+        patch.setattr(context, "_read", lambda module: reads.pop(0)(module))
+        assert context.current() != expected
+    # The setting has its former value again, so what was read in between must not count for it.
+    assert context.current() == expected

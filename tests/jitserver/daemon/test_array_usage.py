@@ -21,20 +21,24 @@ def frequent_collections() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("frequent_collections")
-def test_arrays_may_be_made_during_a_count() -> None:
+@pytest.mark.parametrize("change", ["more", "fewer"])
+def test_arrays_may_come_and_go_during_a_count(change: str) -> None:
     """Garbage collection, above all JAX's part of it, lets another thread run in the middle of any function."""
     session = Session(0, ArrayBudget())
     array = jnp.zeros(2, jnp.float32)
     session.keep(0, [array] * 1000)
-    more = iter(range(1000, 10**6))
+    more, fewer = iter(range(1000, 10**6)), iter(range(500))
 
-    def make_another(phase: str, _: object) -> None:
-        session.keep(next(more), [array])
+    def change_arrays(phase: str, _: object) -> None:
+        if change == "more":
+            session.keep(next(more), [array])
+        else:
+            session.arrays.pop(next(fewer, -1), None)
 
-    gc.callbacks.append(make_another)
+    gc.callbacks.append(change_arrays)
     try:
         counted = array_usage.usage(NamedArrays(), [session])
     finally:
-        gc.callbacks.remove(make_another)
-    assert len(session.arrays) > 1000
+        gc.callbacks.remove(change_arrays)
+    assert len(session.arrays) != 1000
     assert (counted.nbytes, [owned.arrays for owned in counted.sessions]) == (8, [1])

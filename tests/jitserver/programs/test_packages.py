@@ -121,6 +121,18 @@ def test_the_environment_has_been_looked_through_before_a_client_comes() -> None
     assert context.packages.cache_info().currsize == 1
 
 
+def test_packages_may_be_loaded_while_the_installed_ones_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    met = Packages()
+    version = met.version
+
+    def loading(name: str) -> str:
+        met._loaded.add(f"of_another_thread_{len(met._loaded)}")
+        return version(name)
+
+    monkeypatch.setattr(met, "version", loading)
+    assert met.installed()["jax"] == version("jax")
+
+
 def test_names_of_no_package_do_not_have_the_environment_looked_through_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

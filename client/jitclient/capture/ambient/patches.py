@@ -102,7 +102,7 @@ def _find_patches_once(package: str, n_modules: int) -> tuple[Place, ...]:
 def find_patches(package: str) -> tuple[Place, ...]:
     """Return the places where the program's code is in a package's modules and the classes defined there."""
     prefix = f"{package}."
-    modules = [(name, module) for name, module in sys.modules.copy().items() if f"{name}.".startswith(prefix)]
+    modules = [(name, module) for name, module in dict(sys.modules).items() if f"{name}.".startswith(prefix)]
     found = [_look(name, vars(module), package) for name, module in modules if isinstance(module, ModuleType)]
     return tuple(place for seen in found for place in seen.places)
 
@@ -111,7 +111,7 @@ def _look(module: str, names: dict[str, Any], package: str) -> _Seen:
     """Search a module, unless its contents are those of the last search."""
     seen = _seen.get(module)
     if seen is None or not seen.holds(names):
-        items = names.copy().items()
+        items = dict(names).items()
         classes = [(value, list(vars(value).values())) for _, value in items if _is_made_in(module, value)]
         places = tuple(_places_in(module, items, names, package))
         seen = _seen[module] = _Seen([value for _, value in items], classes, places)

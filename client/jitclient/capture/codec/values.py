@@ -223,7 +223,7 @@ def _named(value: Any, ref: Ref) -> Reduced | None:
         return Reduced("named", (home, name))
     # The value may be a constant, such as a library's sentinel, held by the module of its class.
     home = type(value).__module__
-    for name, held in vars(sys.modules[home]).copy().items() if home in sys.modules else ():
+    for name, held in dict(vars(sys.modules[home])).items() if home in sys.modules else ():
         if held is value:
             return Reduced("named", (home, name))
     numpy = sys.modules.get("numpy")

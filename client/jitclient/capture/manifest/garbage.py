@@ -1,21 +1,31 @@
 """Which thread collects garbage: finalizers, which run at any time, are no part of the trace that they interrupt.
 
 Two callbacks of `gc` say so, the first and the last of all. They are installed once and stay, because Python skips a
-callback or calls it twice if another thread changes the list while it calls them.
+callback or calls it twice if another thread changes the list while it calls them. This may happen once when they are
+installed again, because a package has put its callback before or behind them: then a trace counts as unobserved.
 """
 
 import contextlib
 import gc
+import os
 import threading
 from collections.abc import Callable
 
 _collector: int | None = None
 """The thread that collects garbage now. There is never more than one."""
 
-_lost = 0
-"""The number of collections whose end was not reported."""
+_lost: dict[int, int] = {}
+"""The number of collections whose end was not reported, by thread."""
 
-_installing = threading.Lock()
+_installing = threading.RLock()  # a signal handler may trace, too
+
+
+def _after_fork() -> None:
+    global _installing
+    _installing = threading.RLock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def collects_garbage() -> bool:
@@ -31,18 +41,22 @@ class GarbageRecorder:
     """
 
     def __init__(self) -> None:
-        self._lost_before = _lost
+        self._thread = threading.get_ident()
+        self._lost_before = _lost.get(self._thread)
 
     def start(self) -> None:
         """Start to listen."""
         _install()
-        self._lost_before = _lost
+        if collects_garbage():  # or the end of a collection was lost before this trace
+            _count_lost(self._thread)
+        self._lost_before = _lost.get(self._thread)
 
     def stop(self) -> str:
         """Stop to listen. Return the reason if code may have been taken for finalizers, else ""."""
         if collects_garbage():
-            _count_lost()
-        return "the end of a collection of garbage was not reported" if _lost != self._lost_before else ""
+            _count_lost(self._thread)
+        is_lost = _lost.get(self._thread) != self._lost_before
+        return "the end of a collection of garbage was not reported" if is_lost else ""
 
 
 def _install() -> None:
@@ -56,15 +70,17 @@ def _install() -> None:
 
 
 def _remove(callback: Callable[[str, dict[str, int]], None]) -> None:
+    """Remove a callback, which is there twice if a signal handler installed it in the middle of `_install`."""
     with contextlib.suppress(ValueError):
-        gc.callbacks.remove(callback)
+        while True:
+            gc.callbacks.remove(callback)
 
 
 def _begin(phase: str, info: dict[str, int]) -> None:
     global _collector
     if phase == "start":
         if _collector is not None:
-            _count_lost()
+            _count_lost(_collector)
         _collector = threading.get_ident()
 
 
@@ -74,7 +90,7 @@ def _end(phase: str, info: dict[str, int]) -> None:
         _collector = None
 
 
-def _count_lost() -> None:
-    global _collector, _lost
-    _lost += 1
+def _count_lost(thread: int) -> None:
+    global _collector
+    _lost[thread] = _lost.get(thread, 0) + 1
     _collector = None

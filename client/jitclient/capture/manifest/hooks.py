@@ -5,6 +5,7 @@ call, so that a trace takes twice as long. Hooks that debuggers, profilers and c
 replaced.
 """
 
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -26,6 +27,17 @@ class Hook(Protocol):
 
     def remove(self, started: Started) -> str:
         """Stop reporting to `started`. Return the reason if some code may not have been reported, else ""."""
+
+
+_setting = threading.RLock()
+
+
+def _after_fork() -> None:
+    global _setting
+    _setting = threading.RLock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def hook_of_thread() -> Hook:
@@ -61,8 +73,13 @@ class _TraceFunction:
         self._is_profile = sys.gettrace() is not None
         if self._is_profile and sys.getprofile() is not None:
             return False
-        (sys.setprofile if self._is_profile else sys.settrace)(self._on_start)
+        self._set(self._on_start)
         return True
+
+    def _set(self, function: Callable[..., None] | None) -> None:
+        # Python 3.11 refuses one thread while another is in these functions.
+        with _setting:
+            (sys.setprofile if self._is_profile else sys.settrace)(function)
 
     def remove(self, started: Started) -> str:
         self._listeners.remove(started)
@@ -70,7 +87,7 @@ class _TraceFunction:
         if installed != self._on_start:
             return "a debugger or a profiler was started or stopped during the trace"
         if not self._listeners:
-            (sys.setprofile if self._is_profile else sys.settrace)(None)
+            self._set(None)
             self._reported = {}
         return self._failure
 

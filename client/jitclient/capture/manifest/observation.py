@@ -101,7 +101,7 @@ class Observation:
         self._record_deferred()
         state: dict[str, bytes] = {}
         nonrepeatable, compared, digests = "", _Compared(), Digests()
-        for name, before in sorted(self._before.items()):
+        for name, before in sorted(dict(self._before).items()):
             after = compared.now(name)
             # The trace made this data on first use.
             if before is ABSENT and after is not ABSENT:

@@ -212,7 +212,7 @@ def _cache_of(function: Any) -> Any:
 def _modules_of(module: Any) -> Any:
     """Return the modules among a module's globals, without its submodules, which any later import may add."""
     held = fields_of(module)
-    modules = {name: value for name, value in held.copy().items() if type(value) is ModuleType}
+    modules = {name: value for name, value in dict(held).items() if type(value) is ModuleType}
     names = {name: fields_of(value).get("__name__") for name, value in modules.items()}
     return frozenset(row for row in names.items() if row[1] != f"{held.get('__name__')}.{row[0]}")
 

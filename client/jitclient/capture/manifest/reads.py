@@ -229,7 +229,7 @@ def _data_of(module: Any) -> list[tuple[str, Any]]:
     held = fields_of(module) if module is not None else {}
     if not is_package(held.get("__name__")):
         return []
-    return [(name, value) for name, value in held.copy().items() if not is_of_python(name) and is_data(value)]
+    return [(name, value) for name, value in dict(held).items() if not is_of_python(name) and is_data(value)]
 
 
 def _modules_imported(code: CodeType, names: Names) -> Iterator[ModuleType]:

@@ -255,7 +255,7 @@ class _Walk:
         if type(key) is not int or key < _MIN_ID:
             return self.tree(key)
         if self._modules is None:
-            self._modules = {id(module): name for name, module in sys.modules.copy().items()}
+            self._modules = {id(module): name for name, module in dict(sys.modules).items()}
         return ("id of", self._modules[key]) if key in self._modules else key
 
     def _list(self, value: Any) -> Tree:
@@ -359,7 +359,7 @@ class _Walk:
         names = [self.tree(getattr(value, name, None)) for name in ("__module__", "__qualname__", "__name__")]
         rows = [
             (name, self.tree(held))
-            for name, held in sorted(fields_of(value).items())
+            for name, held in sorted(dict(fields_of(value)).items())
             if is_plain(held) or type(held) is types.FunctionType
         ]
         wrapped = getattr(value, "__wrapped__", None)
@@ -380,7 +380,7 @@ class _Walk:
 
     def _object(self, value: Any) -> Tree:
         kind = type(value)
-        fields = self._held(value, lambda value: sorted(fields_of(value).items()))
+        fields = self._held(value, lambda value: sorted(dict(fields_of(value)).items()))
         rows = [(name, self.tree(held)) for name, held in fields]
         rows += [(name, self.tree(held)) for name, held in slots_of(value)]
         return ("object", self.tree(kind), self._contents(value, kind), (FIELDS, *rows))
@@ -399,17 +399,17 @@ def _is_own_class(key: Any) -> bool:
 
 
 def _plain_items(module: Any) -> list[tuple[str, Any]]:
-    items = fields_of(module).copy().items()
+    items = dict(fields_of(module)).items()
     return sorted((name, held) for name, held in items if type(held) in ATOMS and not is_of_python(name))
 
 
 def _weak_rows(value: Any) -> list[tuple[Any, Any]]:
     held = fields_of(value).get("data", ())
-    return [*held.copy().items()] if type(held) is dict else [(each, None) for each in list(held)]
+    return [*dict(held).items()] if type(held) is dict else [(each, None) for each in list(held)]
 
 
 def _items(value: Any) -> list[tuple[Any, Any]]:
-    return list(value.items())
+    return list((dict(value) if type(value) is dict else value).items())
 
 
 _Describe = Callable[[_Walk, Any], Tree]

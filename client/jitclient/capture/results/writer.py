@@ -204,7 +204,7 @@ def _path_entry(writer: TraceObjects, entry: Any) -> values.Data:
 
 
 def _partial(writer: TraceObjects, kind: str, partial: Any) -> values.Data:
-    return writer.makes(partial, "partial", kind, partial.func, partial.args, tuple(partial.keywords.items()))
+    return writer.makes(partial, "partial", kind, partial.func, partial.args, tuple(dict(partial.keywords).items()))
 
 
 def _treedef(writer: TraceObjects, tree: Any) -> values.Data:

@@ -76,7 +76,7 @@ def constant_home(obj: Any) -> Home | None:
 @functools.cache
 def _constants(module: str) -> dict[int, str]:
     held = vars(sys.modules[module])
-    return {id(value): name for name, value in held.copy().items() if not name.startswith("__")}
+    return {id(value): name for name, value in dict(held).items() if not name.startswith("__")}
 
 
 @functools.lru_cache(maxsize=1)
@@ -91,18 +91,18 @@ def _bare_objects(n_modules: int) -> dict[int, Home]:
 
 @functools.cache
 def _bare_objects_in(module: str, n_names: int) -> list[tuple[str, int]]:
-    return [(name, id(value)) for name, value in vars(sys.modules[module]).copy().items() if type(value) is object]
+    return [(name, id(value)) for name, value in dict(vars(sys.modules[module])).items() if type(value) is object]
 
 
 def holder_of(obj: Any) -> Home | None:
     """Return the first installed module and name that hold an object which does not name its home, or None."""
-    held = ((module, name) for module, names in _namespaces() for name, value in names.copy().items() if value is obj)
+    held = ((module, name) for module, names in _namespaces() for name, value in dict(names).items() if value is obj)
     return min(held, default=None)
 
 
 def _namespaces() -> Iterator[tuple[str, dict[str, Any]]]:
     """Iterate over the installed modules' names and namespaces."""
-    for name, module in sys.modules.copy().items():
+    for name, module in dict(sys.modules).items():
         if hasattr(module, "__dict__") and not is_user_module(name):
             yield name, vars(module)
 

@@ -57,8 +57,8 @@ def _homes(n_modules: int) -> dict[int, tuple[str, str]]:
 
     found = [
         (module, name, id(value))
-        for module, held in [(name, vars(module)) for name, module in sys.modules.copy().items() if _is_plain(module)]
-        for name, value in held.copy().items()
+        for module, held in [(name, vars(module)) for name, module in dict(sys.modules).items() if _is_plain(module)]
+        for name, value in dict(held).items()
         if issubclass(type(value), Primitive) and not is_user_module(module)
     ]
     return {i: (module, name) for module, name, i in sorted(found, reverse=True)}

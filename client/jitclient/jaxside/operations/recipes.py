@@ -83,7 +83,7 @@ def place(fun: Any, options: Any) -> tuple[str, str, Any]:
 @functools.cache
 def _place_of(primitive: Any) -> tuple[str, str]:
     name = f"{primitive.name}_p"
-    modules = [(path, module) for path, module in sys.modules.copy().items() if path.startswith("jax.")]
+    modules = [(path, module) for path, module in dict(sys.modules).items() if path.startswith("jax.")]
     return min((path, name) for path, module in modules if vars(module).get(name) is primitive)
 
 

@@ -118,11 +118,13 @@ def test_no_callback_of_the_collector_is_read_while_several_threads_trace(packag
     )
     threshold, interval = gc.get_threshold(), sys.getswitchinterval()
     gc.callbacks.insert(0, one.callback)
+    reads_of(one.op, 1.0)  # from now on, the order of the callbacks is right
     gc.set_threshold(5)
     sys.setswitchinterval(1e-6)
     try:
         with concurrent.futures.ThreadPoolExecutor(2) as threads:
-            found = list(threads.map(lambda _: reads_of(one.op, 1.0), range(400)))
+            runs = threads.map(lambda _: [reads_of(one.op, 1.0) for _ in range(500)], range(2))
+            found = [reads for run in runs for reads in run]
     finally:
         sys.setswitchinterval(interval)
         gc.set_threshold(*threshold)

@@ -312,3 +312,31 @@ def test_sessions_leave_no_descriptors() -> None:
         sessions.end(session)
         sessions.end(session)
     assert open_descriptors() <= before
+
+
+def test_a_run_that_ends_after_its_session_was_handed_over_changes_no_array_of_the_next_daemon() -> None:
+    session = Sessions().begin(os.getpid())[0]
+    given_up: list[dict[int, Any]] = []
+
+    def results() -> Iterator[object]:
+        yield object()
+        given_up.append(session.hand_over()[1])
+        yield object()
+
+    session.keep(1, results())
+    assert [*given_up[0]] == [1]
+
+
+def test_an_array_has_a_maker_or_none_while_its_session_ends() -> None:
+    session, maker = Sessions().begin(os.getpid())[0], entry("maker")
+    maker.info.label, maker.info.where = "step(f32[8])", "train.py:12"
+
+    class Ending(dict[int, int]):
+        def get(self, handle: int, default: Any = None) -> Any:
+            found = super().get(handle, default)
+            session.end()
+            return found
+
+    session.makers = Ending()
+    session.keep(2, [object()], session.lease(maker))
+    assert session.maker_of(2) == ("step(f32[8])", "train.py:12")

@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
+from jitserver.programs.devices import in_flight as module
 from jitserver.programs.devices.in_flight import InFlight
 from jitserver.programs.devices.stopwatch import Stopwatch, is_due
 from jitserver.store.journal import EMPTY_SLOT, Journal
@@ -75,3 +76,20 @@ def test_few_calls_are_measured_and_the_others_in_flight_are_waited_for() -> Non
         (True, True, [], 1.0),
         (False, False, [x], 2.0),
     ]
+
+
+def test_two_threads_may_find_that_a_program_has_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted, finished = InFlight(Journal()), program(2)
+    result = jnp.zeros(2).block_until_ready()
+    noted.note(finished, [result], 0.0)
+    is_finished = module._is_finished
+
+    def other_is_first(latest: Any) -> bool:
+        monkeypatch.setattr(module, "_is_finished", is_finished)
+        noted.forget_finished()
+        return is_finished(latest)
+
+    monkeypatch.setattr(module, "_is_finished", other_is_first)
+    noted.forget_finished()
+    assert not finished.is_in_flight
+    assert not noted._programs
