@@ -6,7 +6,7 @@ import pytest
 
 from .test_pools_on_clusters import inside
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 SCRIPT = """
 import json
@@ -15,7 +15,7 @@ import jitclient
 
 @jitclient.jit
 def step(x, w):
-    for n in range(150):  # XLA needs seconds for a long program
+    for n in range(100):  # XLA needs seconds for a long program
         x = jnp.tanh(x @ w + n)
         w = w.at[n % 8].add(jnp.sort(x[0]))
     return x
@@ -52,7 +52,9 @@ ON_HOSTS = """
         assert gone.poll() is None, gone.communicate()
         time.sleep(0.01)
     subprocess.run([f"{os.environ['HOST']}/kill", "h1"], check=True)  # while it compiles
+    gone.kill()  # ssh may wait for ever for a machine that is gone
     gone.communicate()
+    assert claims()
     hosts = ["h2", "h3", "h4"]
     together = [on(host, script) for host in hosts]
     values = [said(process) for process in together]
@@ -60,13 +62,12 @@ ON_HOSTS = """
     while not glob.glob(f"{shared}/lab/programs*/**/program", recursive=True) or claims():
         time.sleep(0.1)  # uploads are behind the calls
     values.append(said(on("h5", script)))
-    print(json.dumps([values, made, status("h5"), gone.returncode]))
+    print(json.dumps([values, made, status("h5")]))
 """
 
 
 def test_hosts_that_start_together_compile_once_or_twice_although_one_is_gone(tmp_path: Path) -> None:
-    values, made, last, killed = inside("JITSERVER_TEST_HOSTS", ON_HOSTS, tmp_path, HOSTS="5", SCRIPT=SCRIPT)
-    assert killed != 0
+    values, made, last = inside("JITSERVER_TEST_HOSTS", ON_HOSTS, tmp_path, 560, HOSTS="5", SCRIPT=SCRIPT)
     assert all(value == values[0] for value in values)
     found = [status["share"]["found"] for status in made]
     assert [status["text_hits"] for status in made] == found

@@ -17,7 +17,7 @@ import pytest
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def inside(variable: str, program: str, folder: Path, **env: str) -> Any:
+def inside(variable: str, program: str, folder: Path, seconds: float = 280, **env: str) -> Any:
     """Returns what the last line of a program says in JSON; the command in a variable boots what it runs on."""
     command = os.environ.get(variable)
     if not command:
@@ -25,7 +25,7 @@ def inside(variable: str, program: str, folder: Path, **env: str) -> Any:
     path = folder / "program.py"
     path.write_text(textwrap.dedent(program))
     done = subprocess.run(
-        [command, sys.executable, str(path)], env={**os.environ, **env}, capture_output=True, text=True, timeout=280
+        [command, sys.executable, str(path)], env={**os.environ, **env}, capture_output=True, text=True, timeout=seconds
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return json.loads(done.stdout.splitlines()[-1])

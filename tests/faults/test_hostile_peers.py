@@ -484,7 +484,10 @@ def test_connections_are_bounded_and_those_beyond_are_told(
         until(lambda: len(daemon.sockets()) <= held + 15, "the end of that connection")
         more.append(peer_of(daemon.address))
         assert peer_of(daemon.address).is_cut_off()
-        for peer in more + peers:
+        for peer in more:
+            peer.close()
+        until(lambda: len(daemon.sockets()) <= held, "room for those that come back to say goodbye")
+        for peer in peers:
             peer.close()
         until(lambda: len(daemon.sockets()) <= held - 4, "room to ask")
         until(lambda: not daemon.counts().sessions, "the end of the sessions")
