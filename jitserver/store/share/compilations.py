@@ -75,6 +75,8 @@ class SharedCompilations:
                 self._storage.remove(claim_name)
             elif not now:
                 is_mine = self._claim(key)
+                if not is_mine and time.monotonic() - since > _STALE_SECONDS:
+                    return None  # there is a claim that this machine may not read, or it may not write one
             if not is_mine:
                 time.sleep(_POLL_SECONDS)
 

@@ -65,9 +65,9 @@ class Storage:
 
         A storage that hangs is noticed after `READ_SECONDS`, however long the download may take.
         """
-        if seconds > READ_SECONDS and not self._attempt(lambda: self._objects().has(name), READ_SECONDS, False):
+        if seconds > READ_SECONDS and not self._read(lambda: self._objects().has(name), READ_SECONDS, False):
             return None
-        entry = self._attempt(lambda: self._objects().get(name, max_bytes), seconds, None)
+        entry = self._read(lambda: self._objects().get(name, max_bytes), seconds, None)
         if entry is None:
             return None
         try:
@@ -95,7 +95,7 @@ class Storage:
 
     def has(self, name: str) -> bool:
         """Return whether there is an entry of a name that was not rejected."""
-        return name not in self._bad and self._attempt(lambda: self._objects().has(name), READ_SECONDS, False)
+        return name not in self._bad and self._read(lambda: self._objects().has(name), READ_SECONDS, False)
 
     def remove(self, name: str) -> None:
         """Remove an entry."""
@@ -114,15 +114,22 @@ class Storage:
                 self._there = self._connected(self.options.url)
             return self._there
 
+    def _read(self, act: Callable[[], Result], seconds: float, otherwise: Result) -> Result:
+        def allowed() -> Result:
+            try:
+                return act()
+            except PermissionError as error:  # others may be allowed: members write files with their own umask
+                self._note_forbidden(error)
+                return otherwise
+
+        return self._attempt(allowed, seconds, otherwise)
+
     def _attempt(self, act: Callable[[], Result], seconds: float, otherwise: Result) -> Result:
         if time.monotonic() < self._off_until:
             return otherwise
         try:
             done = self._deadlines.run(act, seconds)
         # Each kind of storage has exceptions of its own.
-        except PermissionError as error:  # others may be allowed: members write files with their own umask
-            self._note_forbidden(error)
-            return otherwise
         except Exception as error:
             self._pause(error)
             return otherwise

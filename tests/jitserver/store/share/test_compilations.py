@@ -31,6 +31,13 @@ def claim_of(url: str) -> str:
     return "/" + url.removeprefix("memory://") + "/" + entries.claim_name("key")
 
 
+class Dead(SharedCompilations):
+    """A machine that is gone: it renews no claim."""
+
+    def _renew(self) -> None:
+        pass
+
+
 def test_of_machines_that_start_together_one_compiles(
     machine: Callable[..., SharedCompilations], tmp_path: Path
 ) -> None:
@@ -72,10 +79,6 @@ def test_a_claim_lasts_while_its_machine_compiles_and_no_longer(
 def test_a_machine_that_is_gone_holds_up_nobody(
     machine: Callable[..., SharedCompilations], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Dead(SharedCompilations):
-        def _renew(self) -> None:
-            pass
-
     assert Dead(machine()._share, lambda _, upload: None).get("key") is None
     monkeypatch.setattr(compilations, "_STALE_SECONDS", 0.05)
     assert machine().get("key") is None
@@ -84,10 +87,6 @@ def test_a_machine_that_is_gone_holds_up_nobody(
 def test_a_machine_that_may_only_read_leaves_the_claim_of_one_that_is_gone(
     machine: Callable[..., SharedCompilations], url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Dead(SharedCompilations):
-        def _renew(self) -> None:
-            pass
-
     assert Dead(machine()._share, lambda _, upload: None).get("key") is None
     monkeypatch.setattr(compilations, "_STALE_SECONDS", 0.05)
     assert machine(writes=False).get("key") is None
@@ -114,6 +113,26 @@ def test_claims_that_are_written_again_renew_nothing(
     monkeypatch.setattr(compilations, "_MAX_WAIT_SECONDS", 5.0)
     assert machine(writes=False).get("key") is None
     assert len(asked) < 100
+
+
+@pytest.mark.parametrize("forbidden", ["reading", "writing"])
+def test_a_claim_that_is_forbidden_holds_up_nobody(
+    forbidden: str, machine: Callable[..., SharedCompilations], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def forbid(self: Objects, name: str, *_: Any) -> None:
+        asked.append(name)
+        raise PermissionError(13, "Permission denied", name)
+
+    here = machine()
+    monkeypatch.setattr(Objects, *(("get", forbid) if forbidden == "reading" else ("create", forbid)))
+    if forbidden == "reading":
+        monkeypatch.setattr(Objects, "create", lambda *_: False)
+    monkeypatch.setattr(compilations, "_STALE_SECONDS", 0.05)
+    monkeypatch.setattr(compilations, "_MAX_WAIT_SECONDS", 5.0)
+    assert here.get("key") is None
+    assert 0 < len(asked) < 100
 
 
 def test_a_compiler_that_hangs_elsewhere_is_not_waited_for_for_ever(
