@@ -14,7 +14,7 @@ from jitclient.core.polling import Polling
 from jitclient.core.settings import settings
 from jitclient.errors import DaemonLost, DaemonUnavailable, JitserverError
 from jitclient.session import handshake, launch
-from jitclient.wire.address import Address, peer
+from jitclient.wire.address import Address, peer, running_daemons
 from jitclient.wire.introspection import Snapshot, Status, Top
 from jitclient.wire.messages import Verb
 from jitclient.wire.named_arrays import Holdings
@@ -49,12 +49,41 @@ def start() -> None:
 
 @click.command()
 @click.option("--now", is_flag=True, help="Do not wait for running calls and compilations: stop within a second.")
+@click.option("--all", "everyone", is_flag=True, help="Stop all of your daemons, whatever their settings are.")
 @json_option
-def stop(now: bool) -> None:
+def stop(now: bool, everyone: bool) -> None:
     """Stop the daemon after running calls.
 
     The arrays that it holds are lost, except named arrays. With --now, named arrays that cannot be saved within half a
     second are lost, too.
+    """
+    if not everyone:
+        _report("stopped", **_stopped(now))
+        return
+    others, stopped, failed = running_daemons(), list[dict[str, Any]](), list[str]()
+    with contextlib.suppress(*(DaemonUnavailable,) if others else ()):
+        stopped.append(_stopped(now))
+    for address in [
+        each.address for each in others if str(each.address) not in {facts["address"] for facts in stopped}
+    ]:
+        known = helpers.running()
+        try:
+            pid = _stop_and_wait(address, _quit if now else _request_stop)
+        except JitserverError as error:
+            failed += [str(error)] if address.is_held() else []
+        else:
+            stopped.append({"pid": pid, "address": str(address), **_end_helpers(pid, known)})
+    lines = "\n".join(_line("stopped", facts) for facts in stopped)
+    report({"result": "stopped", "daemons": stopped}, lambda: click.echo(lines))
+    if failed:
+        raise click.ClickException("\n".join(failed))
+
+
+def _stopped(now: bool) -> dict[str, Any]:
+    """Stop this shell's daemon; return what was stopped.
+
+    Raises:
+        DaemonUnavailable: none runs.
     """
     unit, known = installed(), helpers.running()
     if not now:
@@ -73,14 +102,14 @@ def stop(now: bool) -> None:
 
             # The daemon saved its sessions, because it cannot distinguish systemd's stop from a restart.
             forget_sessions(str(unit.address))
-        _report("stopped", **facts)
-        return
+        return facts
+    address = local_address()
     try:
-        pid = _stop_and_wait(local_address(), _quit if now else _request_stop)
+        pid = _stop_and_wait(address, _quit if now else _request_stop)
     except DaemonUnavailable:
         _end_helpers(0, known)
         raise
-    _report("stopped", pid=pid, address=str(local_address()), **_end_helpers(pid, known))
+    return {"pid": pid, "address": str(address), **_end_helpers(pid, known)}
 
 
 @click.command()
@@ -96,10 +125,8 @@ def restart() -> None:
         systemctl.start(unit, "restart")
         facts = _facts(unit)
     else:
-        facts = {
-            "pid": launched(local_address(), first=lambda: _stop_daemon(local_address())),
-            "address": str(local_address()),
-        }
+        address = local_address()
+        facts = {"pid": launched(address, first=lambda: _stop_daemon(address)), "address": str(address)}
     lost = sorted(before - _names()) if before else []
     _report("restarted", **facts, **({"lost": lost} if lost else {}))
     if lost:
@@ -240,6 +267,9 @@ def _end_helpers(daemon: int, known: list[helpers.RunningHelper]) -> dict[str, l
 
 
 def _report(what: str, **facts: Any) -> None:
+    report({"result": what, **facts}, lambda: click.echo(_line(what, facts)))
+
+
+def _line(what: str, facts: dict[str, Any]) -> str:
     words = {name: " ".join(map(str, value)) if isinstance(value, list) else value for name, value in facts.items()}
-    text = f"{what}: " + ", ".join(f"{name} {value}" for name, value in words.items())
-    report({"result": what, **facts}, lambda: click.echo(text))
+    return f"{what}: " + ", ".join(f"{name} {value}" for name, value in words.items())

@@ -1,8 +1,12 @@
 """The command `jitserver status`."""
 
+import sys
+
 import click
 import msgspec
 
+from jitclient.errors import DaemonUnavailable
+from jitclient.wire.address import RunningDaemon, running_daemons
 from jitclient.wire.introspection import ShareStatus, Status
 from jitclient.wire.messages import Verb
 from jitserver.cli.common import ask, helpers_line, json_option, print_table, report, seconds, size
@@ -12,14 +16,31 @@ from jitserver.run import helpers
 @click.command()
 @json_option
 def status() -> None:
-    """Show whether a daemon is running, and its counters."""
-    found: Status = ask(Verb.STATUS, None, Status)
-    running = helpers.running()
-    told = {"running": True, **msgspec.structs.asdict(found), "helpers": [each._asdict() for each in running]}
-    report(told, lambda: _print(found, running))
+    """Show whether a daemon is running, and its counters; name your other daemons.
+
+    Programs with other settings of the whole process (XLA_FLAGS, JAX_PLATFORMS, ...) or of other environments have
+    other daemons.
+    """
+    try:
+        found: Status = ask(Verb.STATUS, None, Status)
+    except DaemonUnavailable as error:
+        lines = "".join(f"\n  {_of_other(each)}" for each in running_daemons())
+        raise DaemonUnavailable(f"{error}{lines and ' Your other daemons:'}{lines}") from error
+    running, others = helpers.running(), [each for each in running_daemons() if str(each.address) != found.address]
+    told = {
+        **{"running": True, **msgspec.structs.asdict(found)},
+        "helpers": [each._asdict() for each in running],
+        "others": [{**each._asdict(), "address": str(each.address)} for each in others],
+    }
+    report(told, lambda: _print(found, running, others))
 
 
-def _print(found: Status, running: list[helpers.RunningHelper]) -> None:
+def _of_other(found: RunningDaemon) -> str:
+    where = "" if found.environment == sys.prefix else f", environment {found.environment}"
+    return f"pid {found.pid}, {found.address}{where}, {found.settings or 'default settings'}"
+
+
+def _print(found: Status, running: list[helpers.RunningHelper], others: list[RunningDaemon]) -> None:
     packages = ", ".join(f"{name} {version}" for name, version in found.packages.items())
     rows = [
         ["daemon", f"pid {found.pid}, up {seconds(found.uptime_s)}, {found.address}"],
@@ -59,6 +80,7 @@ def _print(found: Status, running: list[helpers.RunningHelper]) -> None:
     ]
     if running:
         rows.append(["helpers", helpers_line(running)])
+    rows += [["other daemon", _of_other(each)] for each in others]
     print_table(["jitserver", "is running"], rows)
 
 

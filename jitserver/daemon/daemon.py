@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -19,9 +20,10 @@ from jitclient.core import directories
 from jitclient.core.directories import runtime_directory
 from jitclient.core.polling import Polling
 from jitclient.core.threads import Thread
-from jitclient.errors import AddressTaken, SettingsError
+from jitclient.errors import AddressTaken, DaemonUnavailable, SettingsError
 from jitclient.session import launch
 from jitclient.session import process as client_process
+from jitclient.wire.address import Address, note_running
 from jitserver.daemon.address_lock import HeldAddress
 from jitserver.daemon.arrays.budget import limits
 from jitserver.daemon.checkpoint.checkpoint import Checkpoint
@@ -84,6 +86,7 @@ class Daemon:
         self._reopens_log = False
         self._logs_state = False
         self._held_address: HeldAddress
+        self._note: IO[str] | None = None
         self._service: JitService
         self._listener: Listener
         self._checkpoint: Checkpoint | None = None
@@ -150,6 +153,7 @@ class Daemon:
             engine.cache.store.other_bytes = self._checkpoint.nbytes
             self._checkpoint.restore(self._service.named_arrays.trees, sessions, engine.programs.entry_of)
         listener, max_connections = self._held_address.listen(), self.options.most_connections
+        self._note = _noted(self._held_address.address)
         self._listener = Listener(self._service, sessions, listener, self._service.pool, max_connections)
         self._service.connections = self._listener.heartbeat.connections
         self._listener.start()
@@ -402,6 +406,14 @@ class Daemon:
 
     def _is_used(self) -> bool:
         return bool(self._service.sessions.all() or self._service.named_arrays.trees)
+
+
+def _noted(address: Address) -> IO[str] | None:
+    try:
+        return note_running(address)
+    except (OSError, DaemonUnavailable, SettingsError) as error:
+        log.warning("commands of other shells do not find this daemon: %s", error)
+        return None
 
 
 def _checkpoint(address: str) -> Checkpoint | None:

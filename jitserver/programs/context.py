@@ -14,7 +14,7 @@ from jitclient.capture.ambient import process_state
 from jitclient.capture.steps.format import FORMAT
 from jitclient.capture.steps.sharing import class_count as class_count
 from jitclient.core.cpu import cpu_features
-from jitclient.core.directories import OF_VALUES
+from jitclient.core.directories import OF_VALUES, process_settings
 from jitclient.errors import DaemonUnavailable, SettingsError
 from jitclient.jaxside import client_device, shardings
 from jitclient.jaxside.context import DEFAULTS
@@ -145,7 +145,7 @@ def of_process() -> dict[str, str]:
         "platform": devices[0].platform,
         "devices": ", ".join(device_names()),
         "plugins": ", ".join(backend().plugins),
-        **{name.lower(): os.environ.get(name, "") for name in OF_VALUES},
+        **{name.lower(): process_settings().get(name, "") for name in OF_VALUES},
     }
 
 

@@ -48,6 +48,9 @@ OF_VALUES = ("LIBTPU_INIT_ARGS", "NVIDIA_TF32_OVERRIDE", "XLA_FLAGS")
 DAEMON_DEFAULTS = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """Variables that a daemon sets unless the user did. These values select the same daemon as no value."""
 
+HOST_DEVICES_FLAG = "--xla_force_host_platform_device_count"
+"""Flag in XLA_FLAGS: the number of CPU devices."""
+
 _SUN_PATH = 108 if sys.platform == "linux" else 104
 # Excludes the terminating zero byte, and the dot and process id that `Address.listen` adds to the name.
 MAX_SOCKET_BYTES = _SUN_PATH - len("\0..4194304")
@@ -71,7 +74,13 @@ def environment_digest(environment: Mapping[str, str] = os.environ, prefix: str 
 def process_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the PROCESS_SETTINGS that are set, without those that have the value of a daemon's default."""
     given = {name: environment.get(name) for name in PROCESS_SETTINGS}
-    return {name: value for name, value in given.items() if value and value != DAEMON_DEFAULTS.get(name)}
+    # One CPU device is the default; libraries such as numpyro set it nevertheless, before the user's flags.
+    flags = (given["XLA_FLAGS"] or "").split()
+    last = next((flag for flag in reversed(flags) if flag.startswith(HOST_DEVICES_FLAG)), "")
+    count = [last] if last and last != f"{HOST_DEVICES_FLAG}=1" else []
+    given["XLA_FLAGS"] = " ".join([*(flag for flag in flags if not flag.startswith(HOST_DEVICES_FLAG)), *count])
+    defaults = DAEMON_DEFAULTS if count else {**DAEMON_DEFAULTS, "JAX_NUM_CPU_DEVICES": "1"}
+    return {name: value for name, value in given.items() if value and value != defaults.get(name)}
 
 
 def user_name() -> str | None:

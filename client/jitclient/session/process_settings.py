@@ -12,8 +12,6 @@ from jitclient.wire.messages import Welcome
 
 _OF_OWN_JAX = ("JAX_NUM_CPU_DEVICES", "JAX_PLATFORMS", "JAX_PLATFORM_NAME")
 """Settings that a program may have for its own jax alone, such as to keep it off the accelerator."""
-_OF_HOST_DEVICES = "--xla_force_host_platform_device_count"
-"""Flag of XLA that is such a setting, too."""
 
 _notified = set[str]()
 
@@ -43,4 +41,5 @@ def difference(ours: Mapping[str, str], theirs: Mapping[str, str]) -> str:
 def _relevant(name: str, value: str) -> str:
     if name != "XLA_FLAGS":
         return value
-    return " ".join(flag for flag in value.split() if not flag.startswith(_OF_HOST_DEVICES))
+    # The number of CPU devices is such a setting, too.
+    return " ".join(flag for flag in value.split() if not flag.startswith(directories.HOST_DEVICES_FLAG))

@@ -8,15 +8,29 @@ import stat
 import struct
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, NamedTuple, Self
 
-from jitclient.core.directories import MAX_SOCKET_BYTES, environment_digest, runtime_directory, user_name
-from jitclient.core.file_lock import open_lock, try_lock
+from jitclient.core.digests import digest
+from jitclient.core.directories import (
+    MAX_SOCKET_BYTES,
+    cache_root,
+    environment_digest,
+    private_directory,
+    process_settings,
+    runtime_directory,
+    user_name,
+)
+from jitclient.core.file_lock import lock, open_lock, try_lock
 from jitclient.core.polling import Polling
 from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError, WrongUser
 
 if TYPE_CHECKING:
     from jitclient.wire.ssh import SshAddress
+
+
+_DAEMONS = "daemons"
+"""Directory in the cache with a note of each daemon, which the daemon locks while it runs."""
+_UNUSABLE = (DaemonUnavailable, SettingsError)
 
 
 class Address(NamedTuple):
@@ -173,9 +187,75 @@ def peer(sock: socket.socket) -> Peer:
     return Peer(pid, uid)
 
 
+class RunningDaemon(NamedTuple):
+    """A daemon of this user that runs on this machine.
+
+    Attributes:
+        address: its address.
+        pid: its process id.
+        environment: its Python environment.
+        settings: the variables that distinguish it from other daemons of this environment, as a shell reads them.
+    """
+
+    address: Address
+    pid: int
+    environment: str
+    settings: str
+
+
+def note_running(address: Address) -> IO[str]:
+    """Note that this process is the daemon at `address`, as long as the returned file is open.
+
+    The note is in the cache, which all shells of the user have in common; their runtime directories may differ.
+
+    Raises:
+        OSError, DaemonUnavailable, SettingsError: the note cannot be written.
+    """
+    import shlex  # clients need not import it
+
+    directory = private_directory(private_directory(cache_root()) / _DAEMONS)
+    name = digest(os.fsencode(address.path), 6).hex()
+    fresh = directory / f".{name}.{os.getpid()}"
+    fresh.unlink(missing_ok=True)
+    file = open_lock(fresh)
+    lock(file)
+    made = " ".join(f"{name}={shlex.quote(value)}" for name, value in process_settings().items())
+    file.write("\n".join([str(address), str(os.getpid()), sys.prefix, made]))
+    file.flush()
+    # Others see the note only after it is locked. The daemon before may not have exited yet.
+    fresh.rename(directory / name)
+    return file
+
+
+def running_daemons() -> list[RunningDaemon]:
+    """Return the daemons of this user that run on this machine, whatever their settings and environments are."""
+    found = []
+    with contextlib.suppress(OSError, SettingsError):
+        directory = cache_root() / _DAEMONS
+        # Another user's notes would name that user's sockets.
+        is_own = directory.stat().st_uid == os.getuid()
+        for path in sorted(directory.glob("[0-9a-f]*")) if is_own else ():
+            # A note may be damaged, or of another machine with the same home directory.
+            with (
+                contextlib.suppress(OSError, ValueError, DaemonUnavailable, SettingsError),
+                open_lock(path, "r") as file,
+            ):
+                if not try_lock(file, shared=True):
+                    address, pid, environment, settings = file.read().split("\n")
+                    daemon = RunningDaemon(Address.parse(address), int(pid), environment, settings)
+                    found += [daemon] if daemon.address.path.exists() else []
+    return found
+
+
 def user_address() -> Address:
-    """Return the address of the user's own daemon, started by hand, by a client or by `systemd --user`."""
-    return Address.parse(f"unix:{runtime_directory() / f'{environment_digest()}.sock'}")
+    """Return the address of the user's own daemon, started by hand, by a client or by `systemd --user`.
+
+    A daemon that runs already is found from any shell, whether XDG_RUNTIME_DIR is set there or not.
+    """
+    own = Address.parse(f"unix:{runtime_directory() / f'{environment_digest()}.sock'}")
+    if own.path.exists():
+        return own
+    return next((each.address for each in running_daemons() if each.address.path.name == own.path.name), own)
 
 
 def system_address() -> Address | None:

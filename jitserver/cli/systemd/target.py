@@ -9,7 +9,7 @@ from pathlib import Path
 from jitclient.core.directories import environment_digest, runtime_directory, user_name
 from jitclient.core.settings import settings
 from jitclient.errors import JitserverError
-from jitclient.wire.address import Address, remote, user_address
+from jitclient.wire.address import Address, remote
 
 SUFFIXES = ("socket", "service")
 _SYSTEM_UNITS = Path("/etc/systemd/system")
@@ -118,4 +118,4 @@ def installed() -> Target | None:
 
 def manager_directory(target: Target) -> Path:
     """Return a directory that exists while the target's systemd is running."""
-    return Path("/run/systemd/system") if target.user else user_address().path.parent.parent / "systemd"
+    return Path("/run/systemd/system") if target.user else runtime_directory().parent / "systemd"

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pwd
 import socket
+import sys
 import stat
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jitclient.core.directories import environment_digest
+from jitclient.core.directories import HOST_DEVICES_FLAG, cache_root, environment_digest
 from jitclient.core.file_lock import open_lock, try_lock
 from jitclient.errors import DaemonSilent, DaemonUnavailable, SettingsError, WrongUser
 from jitclient.wire import address
@@ -159,14 +160,22 @@ def test_each_environment_has_its_own_daemon() -> None:
     assert plain == environment_digest({"HOME": "/x", "XLA_FLAGS": ""}, "/a")
     assert plain == environment_digest({"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}, "/a"), "so has every daemon"
     assert plain != environment_digest({"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, "/a")
+    one, four = (f"{HOST_DEVICES_FLAG}={number}" for number in (1, 4))
+    assert plain == environment_digest({"XLA_FLAGS": one}, "/a")
+    assert plain == environment_digest({"XLA_FLAGS": f"{four} {one}", "JAX_NUM_CPU_DEVICES": "1"}, "/a"), "the last"
+    assert environment_digest({"XLA_FLAGS": f"{one} --a"}, "/a") == environment_digest({"XLA_FLAGS": "--a"}, "/a")
+    assert len({environment_digest({"XLA_FLAGS": flags}, "/a") for flags in (f"{four} --a", f"--a {four}")}) == 1
     others = [
         environment_digest({}, "/b"),
         environment_digest({"XLA_FLAGS": "--xla_x"}, "/a"),
+        environment_digest({"XLA_FLAGS": four}, "/a"),
+        environment_digest({"XLA_FLAGS": f"{one} {four}"}, "/b"),
+        environment_digest({"XLA_FLAGS": four, "JAX_NUM_CPU_DEVICES": "1"}, "/a"),
         environment_digest({"JAX_PLATFORMS": "cpu"}, "/a"),
         environment_digest({"CUDA_VISIBLE_DEVICES": "1"}, "/a"),
         *[environment_digest({name: "1"}, "/a") for name in OF_DEVICES],
     ]
-    assert len({plain, *others}) == 5 + len(OF_DEVICES)
+    assert len({plain, *others}) == 8 + len(OF_DEVICES)
 
 
 def test_a_socket_that_a_daemon_left_is_removed_unless_another_is_about_to_listen(short_path: Path) -> None:
@@ -188,6 +197,30 @@ def test_the_order_of_looking() -> None:
     user, system = default_addresses(None)
     assert os.environ["XDG_RUNTIME_DIR"] in str(user)
     assert str(system).startswith("unix:/run/jitserver/")
+
+
+def test_a_running_daemon_is_found_from_any_runtime_directory(
+    short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = address.user_address()
+    where = Address(short_path / own.path.name)
+    with where.listen(), address.note_running(where):
+        [found] = address.running_daemons()
+        assert (found.address, found.pid, found.environment) == (where, os.getpid(), sys.prefix)
+        notes = cache_root() / "daemons"
+        (notes / "abc").symlink_to(next(notes.iterdir()))
+        (notes / "fed").mkdir()
+        assert address.user_address() == where
+        with monkeypatch.context() as patch:
+            patch.setenv("XLA_FLAGS", "--xla_a=b")
+            assert address.user_address() == Address(own.path.with_name(f"{environment_digest()}.sock"))
+    assert address.running_daemons() == []
+    assert address.user_address() == own
+
+
+def test_a_daemon_that_has_lost_its_socket_is_not_found(short_path: Path) -> None:
+    with address.note_running(Address(short_path / address.user_address().path.name)):
+        assert address.running_daemons() == []
 
 
 def test_a_user_without_a_name_has_no_daemon_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:

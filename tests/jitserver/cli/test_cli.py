@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import jitclient
+from jitclient.core.directories import HOST_DEVICES_FLAG
 from jitclient.errors import AddressTaken
 from jitclient.wire.address import Address
 from jitclient.wire.labels import size
@@ -55,6 +56,30 @@ def test_status_of_a_daemon(daemon: str, cli: Callable[..., Any]) -> None:
     assert f"pid {found['pid']}" in text
     assert found["max_disk_bytes"] > found["other_disk_bytes"] >= 0
     assert f"limit for all {size(found['max_disk_bytes'])}" in text
+
+
+@pytest.mark.slow
+def test_equal_settings_are_one_daemon_in_all_shells(cli: Callable[..., Any], short_path: Path) -> None:
+    def run(*command: str, at: str = "a", flags: str = "") -> Any:
+        (short_path / at).mkdir(mode=0o700, exist_ok=True)
+        places = {"XDG_RUNTIME_DIR": str(short_path / at), "JITSERVER_CACHE_DIR": str(short_path / "cache")}
+        done = cli(*command, "--json", env={"JITSERVER_ADDRESS": "", "XLA_FLAGS": flags, **places})
+        return json.loads(done.stdout)
+
+    one, four = (f"{HOST_DEVICES_FLAG}={number}" for number in (1, 4))
+    try:
+        first = run("start")
+        assert first["result"] == "started"
+        again = [run("start"), run("start", at="b"), run("start", flags=one)]
+        assert again == [{**first, "result": "running already"}] * 3
+        other = run("start", at="b", flags=four)
+        assert other["result"] == "started"
+        assert [each["pid"] for each in run("status", at="b")["others"]] == [other["pid"]]
+        assert f"pid {first['pid']}" in run("status", flags="--xla_dump_to=x")["error"]
+    finally:
+        stopped = run("stop", "--all", at="b")
+    assert sorted(each["pid"] for each in stopped["daemons"]) == sorted([first["pid"], other["pid"]])
+    assert run("stop", "--all")["status"] == NOT_RUNNING
 
 
 def test_commands_that_only_read_begin_no_session(daemon: str, cli: Callable[..., Any]) -> None:
