@@ -79,12 +79,6 @@ def unfit(case: str) -> dict[str, str]:
     return _read().unfit.get(case, {})
 
 
-def left_to_runs() -> dict[str, str]:
-    """Return the packages and modules that the helpers leave to the runs, with the reasons."""
-    found = {name: reason for case in _read().unfit.values() for name, reason in case.items()}
-    return {name: reason for name, reason in found.items() if not reason.startswith(AN_OPERATION)}
-
-
 def note_at_exit() -> None:
     """At the exit of this process, add its imported modules and traced operations to the history."""
     pid = os.getpid()

@@ -15,6 +15,7 @@ from typing import Any
 
 from jitclient.core.notices import warn
 from jitclient.jaxside import internals
+from jitclient.version import JAX
 
 _HOME_OF_ARRAYS = "jaxlib._jax"
 """The module of JAX's array class. Some libraries, such as wandb, recognize JAX's arrays by this name."""
@@ -111,7 +112,8 @@ def _register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callabl
     # Other versions of jax may have different internals, which may raise any exception.
     except Exception as error:
         warn(
-            f"jax {sys.modules['jax'].__version__} does not accept jitclient.Array ({error!r}). Pass arrays to its "
+            f"jax {sys.modules['jax'].__version__} does not accept jitclient.Array ({error!r}): this version of "
+            f"jitserver needs {JAX}. Install that (`pip install 'jitserver[server]'`), or pass arrays to its "
             "functions as np.asarray(array)"
         )
 

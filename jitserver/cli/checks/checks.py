@@ -1,29 +1,23 @@
-"""The list of all checks, ordered so that a cause comes before its effects."""
+"""The list of all checks, ordered so that a cause comes before its effects.
+
+Each helps to answer a question: why does nothing start, why is nothing warm, why is it slow?
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 
 from jitclient.errors import JitserverError
-from jitserver.cli.checks import daemon, environment, lab, machine
+from jitserver.cli.checks import cache, daemon, environment, lab
 from jitserver.cli.checks.finding import DaemonState, Finding
 
 Check = Callable[[DaemonState], Finding | Iterable[Finding]]
 
 CHECKS: tuple[Check, ...] = (
-    environment.command,
     environment.versions,
-    environment.plugins,
     environment.settings,
-    machine.disk,
-    machine.file_system,
-    machine.shared_memory,
-    machine.control_group,
-    machine.memory_maps,
-    machine.run_helpers,
+    cache.cache,
     daemon.answers,
-    environment.settings_of_daemon,
     lab.lab,
     daemon.devices,
-    daemon.device_memory,
     daemon.executables,
     daemon.call,
 )

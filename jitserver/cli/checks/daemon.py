@@ -2,7 +2,6 @@
 
 import collections
 import json
-import math
 import os
 import subprocess
 import sys
@@ -10,16 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from jitclient.wire.address import Address
-from jitclient.wire.introspection import DeviceMemory, Snapshot, Top
-from jitclient.wire.messages import Verb
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
-from jitserver.cli.common import ask, size
+from jitserver.cli.common import number
 from jitserver.cli.entries import listed
 
 _ACCELERATORS = {"/dev/nvidia0": "an NVIDIA GPU", "/dev/kfd": "an AMD GPU", "/dev/accel0": "an accelerator"}
 _ONE_CALL = Path(__file__).parents[1] / "demos" / "one_call.py"
 _MAX_REASONS = 3
-_NEARLY_ALL = 0.95
 _CALL_SECONDS, _REMOTE_SECONDS = 120.0, 300.0
 
 
@@ -47,36 +43,6 @@ def devices(state: DaemonState) -> Iterator[Finding]:
     yield verdict("devices", fits, says, do)
 
 
-def device_memory(state: DaemonState) -> Iterator[Finding]:
-    """Check whether each accelerator has memory in one piece, and say what XLA has taken of it.
-
-    XLA divides the memory that it has taken from a device. If there is no more to take and the free part is in pieces,
-    an array that is larger than each of them does not fit.
-    """
-    if state.status is None:
-        return
-    snapshot: Snapshot = ask(Verb.TOP, Top(math.inf), Snapshot)
-    for device in snapshot.devices:
-        if device.limit:
-            yield _of_memory(device)
-
-
-def _of_memory(device: DeviceMemory) -> Finding:
-    limit, used, reserved = device.limit or 0, device.used or 0, device.reserved
-    says = f"{device.device}: {size(used)} of {size(limit)} in use"
-    if not reserved:
-        return Finding("device memory", "ok", says)
-    free, largest = max(reserved - used, 0), device.largest_free or 0
-    says += f"; the daemon has taken {size(reserved)}, of which {size(free)} is free, {size(largest)} in one piece"
-    if reserved < _NEARLY_ALL * limit:
-        return Finding("device memory", "ok", says + "; it takes more when it needs more, and gives nothing back")
-    if used < limit // 2 and largest >= free // 2:
-        says += ": it has taken all at its start (XLA_PYTHON_CLIENT_PREALLOCATE), and other processes get none"
-    do = "free arrays (`jitserver arrays ls --by line`), and jitserver restart, which keeps the others; "
-    do += "or start it with XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async"
-    return verdict("device memory", largest >= free // 2 or free < limit // 20, says, do)
-
-
 def executables(state: DaemonState) -> Iterator[Finding]:
     """Check whether the executables of most programs could be kept: without them, a new daemon compiles again.
 
@@ -84,12 +50,21 @@ def executables(state: DaemonState) -> Iterator[Finding]:
     """
     if state.status is None:
         return
-    found = listed("")
+    here = state.status.packages
+    is_current = [
+        (entry, all(entry.context.get(name, here[name]) == here[name] for name in here)) for entry in listed("")
+    ]
+    found = [entry for entry, current in is_current if current]
     reasons = collections.Counter(entry.no_executable for entry in found if entry.no_executable)
     kept = f"those of {len(found) - reasons.total():,} of {len(found):,} programs are kept"
     says = "; ".join([kept, *(f"{count:,} are not: {reason}" for reason, count in reasons.most_common(_MAX_REASONS))])
     do = "nothing, if they compile quickly: a new daemon compiles them again. `jitserver cache ls` marks them"
     yield verdict("executables", 2 * reasons.total() < max(len(found), 1), says, do)
+    if others := len(is_current) - len(found):
+        says = (
+            f"{number(others, 'program')} of other versions of jax, which nothing finds any more: the first to leave a "
+        )
+        yield Finding("executables", "ok", says + "full cache; `jitserver cache clear` removes all programs")
 
 
 def call(state: DaemonState) -> Iterator[Finding]:

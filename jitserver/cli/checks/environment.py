@@ -5,16 +5,13 @@ import difflib
 import importlib.metadata
 import os
 import platform
-import shutil
-import sys
-import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-from jitclient.core.directories import DAEMON_DEFAULTS, PROCESS_SETTINGS
+from jitclient.core.directories import PROCESS_SETTINGS, process_settings
 from jitclient.core.settings import Settings
 from jitclient.errors import SettingsError
-from jitclient.version import __version__
+from jitclient.version import JAX, __version__, is_supported
 from jitclient.wire.address import Address
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
 
@@ -29,8 +26,11 @@ def versions(state: DaemonState) -> Finding:
     here |= {name: _installed(name) for name in ("jax", "jaxlib")}
     says = ", ".join(f"{name} {version or 'not installed'}" for name, version in here.items())
     status = state.status
+    if here["jax"] and not is_supported(here["jax"]):
+        do = "pip install 'jitserver[server]', or [cuda13]; then jitserver restart"
+        return Finding("versions", "problem", f"{says}; jitserver needs {JAX}", do)
     if status is None:
-        do = "a daemon needs jax: pip install 'jitserver[server]', or [cuda13]"
+        do = f"a daemon needs {JAX}: pip install 'jitserver[server]', or [cuda13]"
         return verdict("versions", bool(here["jax"] and here["jaxlib"]), says, do, "problem")
     there = {"jitserver": status.version, "Python": status.python, **status.packages}
     differ = {name: there.get(name) for name, version in here.items() if version and there.get(name) != version}
@@ -46,28 +46,6 @@ def versions(state: DaemonState) -> Finding:
     return verdict("versions", not differ, says, do, "problem" if fatal else "warning")
 
 
-def command(_: DaemonState) -> Finding:
-    """Check whether the shell runs this environment's command: other software has one of that name, as OpenJ9 does."""
-    own, found = os.path.join(sysconfig.get_path("scripts"), "jitserver"), shutil.which("jitserver")
-    if found is None:
-        return Finding("command", "ok", f"not on PATH: this environment's is {own}")
-    fits = os.path.realpath(found) == os.path.realpath(own)
-    says = f"jitserver on PATH is {found}" + ("" if fits else ", another program or that of another environment")
-    return verdict(
-        "command", fits, says, f"put {os.path.dirname(own)} first in PATH, or run {sys.executable} -m jitserver"
-    )
-
-
-def plugins(_: DaemonState) -> Iterator[Finding]:
-    """Check the versions of jax's own plugins for accelerators, which must be that of jaxlib."""
-    jaxlib = _installed("jaxlib")
-    for point in importlib.metadata.entry_points(group="jax_plugins"):
-        name, version = (point.dist.name.replace("_", "-"), point.dist.version) if point.dist else ("", "")
-        if jaxlib and name.startswith(("jax-cuda", "jax-rocm")):
-            says = f"{name} {version}, jaxlib {jaxlib}"
-            yield verdict("plugins", version == jaxlib, says, f"pip install '{name}=={jaxlib}'; jitserver restart")
-
-
 def _installed(name: str) -> str:
     try:
         return importlib.metadata.version(name)
@@ -76,7 +54,7 @@ def _installed(name: str) -> str:
 
 
 def settings(state: DaemonState) -> Iterator[Finding]:
-    """Check the environment variables that are set: whether such settings exist, and their values are valid."""
+    """Check the environment variables that are set: their names, their values, and whether the daemon has the same."""
     made = {
         name: value
         for name, value in sorted(os.environ.items())
@@ -92,31 +70,24 @@ def settings(state: DaemonState) -> Iterator[Finding]:
             yield Finding(
                 "settings", "warning", f"{_PREFIX}{name} is not a setting", f"did you mean {_PREFIX}{meant[0]}?"
             )
+    if differ := _differing(state):
+        do = "jitserver restart with the values that you want, or unset them here"
+        yield Finding("settings", "warning", ", ".join(differ), do)
     yield Finding("settings", "ok", ", ".join(f"{name}={value}" for name, value in made.items()) or "none is set")
 
 
-def settings_of_daemon(state: DaemonState) -> Iterator[Finding]:
-    """Check the settings that apply to a whole process: calls use the daemon's values, not those of this shell."""
-    if state.status is None:
-        return
+def _differing(state: DaemonState) -> list[str]:
+    """Return the settings of the whole process that differ: calls use the daemon's values, not those of this shell."""
     try:
-        words = Path(f"{state.process}/environ").read_bytes().decode(errors="replace").split("\0")
-    except OSError as error:
-        yield Finding("daemon settings", "ok", f"not readable: {error.strerror}")
-        return
-    there = dict(word.split("=", 1) for word in words if "=" in word)
-    if not there:
-        yield Finding("daemon settings", "ok", "not readable")
-        return
-    differ = [
-        f"{name} is {ours!r} in this shell and {theirs!r} in the daemon"
+        pid = state.status.pid if state.status is not None and isinstance(state.address, Address) else 0
+        words = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0") if pid else []
+    except OSError:  # the daemon has exited, or this is not Linux
+        words = []
+    if not any(words):
+        return []
+    ours, theirs = process_settings(), process_settings(dict(word.split("=", 1) for word in words if "=" in word))
+    return [
+        f"{name} is {ours.get(name, '')!r} in this shell and {theirs.get(name, '')!r} in the daemon"
         for name in PROCESS_SETTINGS
-        if (ours := _value_of(os.environ, name)) != (theirs := _value_of(there, name))
+        if ours.get(name) != theirs.get(name)
     ]
-    says = ", ".join(differ) or "the settings of the whole process are the same as in this shell"
-    do = "jitserver restart with the values that you want, or unset them here"
-    yield verdict("daemon settings", not differ, says, do)
-
-
-def _value_of(environment: Mapping[str, str], name: str) -> str:
-    return environment.get(name) or DAEMON_DEFAULTS.get(name, "")

@@ -42,11 +42,6 @@ class DaemonState:
     is_broken: bool = False
     remedy: str = "jitserver logs; jitserver restart"  # for a fault
 
-    @property
-    def process(self) -> str:
-        """The directory in /proc of the daemon, or else of this process, whose limits a new daemon would inherit."""
-        return f"/proc/{self.status.pid if self.status is not None else 'self'}"
-
 
 def verdict(check: str, fits: bool, says: str, do: str, otherwise: Level = "warning") -> Finding:
     """Return a finding of level "ok" if the state `fits`; otherwise one of level `otherwise` with the remedy `do`."""

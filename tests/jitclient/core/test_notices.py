@@ -11,6 +11,7 @@ import pytest
 
 from jitclient.core.notices import repeat, warn
 from jitclient.jaxside import internals, interop
+from jitclient.version import JAX
 
 
 def test_a_notice_is_a_warning_at_the_users_line() -> None:
@@ -50,7 +51,9 @@ def test_a_jax_that_takes_no_arrays_of_ours_is_noticed(
 ) -> None:
     monkeypatch.setattr(internals, "register_arrays", lambda *_: 1 / 0)
     interop._register_arrays(int, lambda array: None, lambda array: None)  # warnings are errors in tests
-    assert "does not accept jitclient.Array" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "does not accept jitclient.Array" in said
+    assert JAX in said
 
 
 def test_all_kinds_of_notices_in_a_program(

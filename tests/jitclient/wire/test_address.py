@@ -4,8 +4,8 @@ import contextlib
 import os
 import pwd
 import socket
-import sys
 import stat
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path

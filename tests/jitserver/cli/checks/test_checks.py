@@ -70,19 +70,22 @@ def test_programs_without_executables_are_a_warning_if_they_are_half_of_all(
     reasons = ["", "no room", "callbacks", "no room", ""]
 
     def listed(prefix: str) -> list[EntryInfo]:
-        entry = EntryInfo("key", "function key", "f", "", "f()", "f()", "none", {}, {}, 0.0, 0, 0.0, 0.0, 0)
+        entry = EntryInfo("key", "function key", "f", "", "f()", "f()", "none", {"jax": "1"}, {}, 0.0, 0, 0.0, 0.0, 0)
         return [msgspec.structs.replace(entry, no_executable=reason) for reason in reasons]
 
     monkeypatch.setattr(daemon, "listed", listed)
-    [found] = daemon.executables(running())
+    [found] = daemon.executables(running(packages={}))
     says = "those of 2 of 5 programs are kept; 2 are not: no room; 1 are not: callbacks"
     assert (found.level, found.says) == ("warning", says)
     reasons = ["no room", *[""] * 2]
-    [found] = daemon.executables(running())
+    [found] = daemon.executables(running(packages={}))
     assert (found.level, found.says) == ("ok", "those of 2 of 3 programs are kept; 1 are not: no room")
     reasons = [""]
-    [found] = daemon.executables(running())
+    [found] = daemon.executables(running(packages={"jax": "1"}))
     assert (found.level, found.says) == ("ok", "those of 1 of 1 programs are kept")
+    [found, other] = daemon.executables(running(packages={"jax": "2"}))
+    assert (found.says, other.level) == ("those of 0 of 0 programs are kept", "ok")
+    assert other.says.startswith("1 program of other versions of jax")
     assert list(daemon.executables(HERE)) == []
 
 

@@ -5,18 +5,22 @@ import os
 import platform
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jitclient.version import __version__
+from jitclient.core.directories import HOST_DEVICES_FLAG
+from jitclient.version import JAX, __version__, is_supported
 from jitclient.wire.address import Address
 from jitclient.wire.introspection import Status
 from jitserver.cli.checks import environment
 from jitserver.cli.checks.finding import DaemonState, Finding
 
+PROJECT = Path(__file__).parents[4] / "pyproject.toml"
+OPTIONAL = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
 HERE = DaemonState(Address(Path("/nowhere/d.sock")))
 
 
@@ -71,18 +75,27 @@ def test_an_invalid_value_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     assert levels(environment.settings(HERE)) == ["problem", "ok"]
 
 
+@pytest.mark.parametrize(
+    ("there", "differs"),
+    [
+        ({"JITSERVER_EXPLAIN": "1"}, []),
+        ({"XLA_FLAGS": f"{HOST_DEVICES_FLAG}=1"}, []),
+        ({"XLA_FLAGS": "--xla_x=1"}, ["XLA_FLAGS is '' in this shell and '--xla_x=1' in the daemon"]),
+    ],
+)
 def test_a_daemon_with_other_process_settings_is_a_warning(
-    process_with: Callable[..., DaemonState], monkeypatch: pytest.MonkeyPatch
+    there: dict[str, str],
+    differs: list[str],
+    process_with: Callable[..., DaemonState],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("XLA_FLAGS", raising=False)
-    assert levels(environment.settings_of_daemon(HERE)) == []
-    assert levels(environment.settings_of_daemon(process_with(JITSERVER_EXPLAIN="1"))) == ["ok"]
-    [found] = environment.settings_of_daemon(process_with(XLA_FLAGS="--xla_x=1"))
-    assert (found.level, found.says) == ("warning", "XLA_FLAGS is '' in this shell and '--xla_x=1' in the daemon")
+    found = list(environment.settings(process_with(**there)))
+    assert [finding.says for finding in found if finding.level == "warning"] == differs
 
 
 def test_a_daemon_that_has_ended_is_no_warning() -> None:
-    assert levels(environment.settings_of_daemon(running(pid=1 << 30))) == ["ok"]
+    assert levels(environment.settings(running(pid=1 << 30))) == ["ok"]
 
 
 PACKAGES = {name: environment._installed(name) for name in ("jax", "jaxlib")}
@@ -103,6 +116,20 @@ def test_versions_of_a_daemon_are_compared(said: dict[str, Any], level: str) -> 
     assert found.level == level
     assert bool(found.do) == (level != "ok")
     assert ("the daemon has" in found.says) == (level != "ok")
+
+
+@pytest.mark.parametrize("version", ["0.10.1", "0.13.0"])
+def test_an_unsupported_jax_is_a_problem(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_installed", lambda name: version)
+    for state in (HERE, running(**SAME)):
+        found = environment.versions(state)
+        assert (found.level, JAX in found.says) == ("problem", True)
+        assert "pip install" in found.do
+
+
+def test_supported_versions_are_those_of_the_package() -> None:
+    assert JAX in [each.partition(";")[0].strip() for each in OPTIONAL["server"]]
+    assert all(map(is_supported, ("0.10.2", "0.11.0.dev20260101", "0.12.0.1", "0.12.0rc1")))
 
 
 def test_missing_jax_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
