@@ -148,6 +148,7 @@ class JitService(Service):  # type: ignore[misc]
             installed=context.packages().installed() if hello.program else {},
             settings=process_settings(),
             finishes_calls=backend().finishes_calls,
+            devices=len(context.device_names()),
         )
 
     def _note_use(self, session: Session) -> None:

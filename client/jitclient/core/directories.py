@@ -12,9 +12,13 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from os import scandir, unlink  # the program may patch `os`
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jitclient.core.digests import digest
 from jitclient.errors import SettingsError
+
+if TYPE_CHECKING:
+    from jitclient.core.settings import Settings
 
 PROCESS_SETTINGS = (
     "CUDA_DEVICE_ORDER",
@@ -126,6 +130,11 @@ def captures_directory(directory: Path) -> Path:
     return directory / "captures"
 
 
+def devices_file(chosen: "Settings") -> Path:
+    """Return the file with the number of devices that the daemon at the address in these settings had last."""
+    return cache_root(chosen) / environment_digest() / "devices" / digest((chosen.address or "").encode(), 6).hex()
+
+
 def existing_directories() -> list[Path]:
     """Return the existing cache directories of this environment, the user's own first, then the system daemon's."""
     name = user_name()
@@ -164,11 +173,11 @@ def trim(path: Path, max_bytes: int) -> int:
     return freed
 
 
-def cache_root() -> Path:
+def cache_root(chosen: "Settings | None" = None) -> Path:
     """Return the directory that contains the cache directories of all environments."""
     from jitclient.core.settings import settings  # its import takes longer than that of this module
 
-    given = settings().cache_dir or os.environ.get("CACHE_DIRECTORY")  # systemd sets CACHE_DIRECTORY
+    given = (chosen or settings()).cache_dir or os.environ.get("CACHE_DIRECTORY")  # systemd sets CACHE_DIRECTORY
     if given:
         return Path(given)
     # The common case of Linux, as in platformdirs, whose import takes longer than a short program's exit.

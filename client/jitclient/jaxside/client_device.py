@@ -2,7 +2,7 @@
 
 JAX allocates most of a GPU's memory at its first operation, and the daemon needs that memory. So `import jitclient`
 configures jax to use the CPU, unless it has already started a backend or the user set JITSERVER_CLIENT_DEVICE=keep. For
-meshes over several GPUs, the CPU gets as many devices.
+meshes over several accelerators, the CPU gets as many devices: as the daemon had last, or as there are GPUs.
 """
 
 import contextlib
@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from jitclient.core.directories import devices_file
 from jitclient.core.notices import print_notice
+from jitclient.core.settings import Settings
 from jitclient.jaxside import internals, interop
 
 _FORCED = "xla_force_host_platform_device_count"
@@ -97,12 +99,25 @@ def _pin() -> None:
     elif jax.config.jax_platforms != "cpu":
         pinned: dict[str, Any] = {"jax_platforms": "".join(("c", "pu"))}  # an object of its own
         is_chosen = jax.config.jax_num_cpu_devices > 0 or _FORCED in os.environ.get("XLA_FLAGS", "")
-        if not is_chosen and (count := _gpus()) > 1:
+        if not is_chosen and (count := _remembered() or _gpus()) > 1:
             pinned["jax_num_cpu_devices"] = count
         _state.is_pinned = True
         _state.changed = {name: (getattr(jax.config, name), value) for name, value in pinned.items()}
         for name, value in pinned.items():
             jax.config.update(name, value)
+
+
+def _remembered() -> int:
+    """Return how many devices the daemon had when a process of this environment last reached it; 0 if unknown.
+
+    If it has other devices by now, this process learns it at its first call. A program for more devices than it has
+    runs here.
+    """
+    # A failure here must not become one of the program's import of jax; the first call refuses invalid settings.
+    with contextlib.suppress(Exception):
+        # The program may still change its settings.
+        return int(devices_file(Settings.from_environment()).read_text())
+    return 0
 
 
 def _gpus() -> int:

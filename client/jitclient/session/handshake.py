@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from jitclient.core.clock import monotonic
+from jitclient.core.directories import devices_file, environment_directory, private_directory
 from jitclient.core.notices import print_notice
 from jitclient.core.polling import Polling
 from jitclient.core.settings import Settings
@@ -26,6 +27,7 @@ from jitclient.errors import (
     Incompatible,
     JitserverError,
     ProtocolError,
+    SettingsError,
 )
 from jitclient.session import process_settings, versions
 from jitclient.session.failures import answered
@@ -162,7 +164,21 @@ def _reach(chosen: Settings, client_id: ClientId, patience: float) -> Reached:
         raise
     if started is not None:
         print_notice(f"started a daemon (pid {started}, {address})")
+    _remember_devices(chosen, welcome)
     return Reached(connection, address, welcome)
+
+
+def _remember_devices(chosen: Settings, welcome: Welcome) -> None:
+    """Remember the number of the daemon's devices for the next process, unless they are the CPU of this machine."""
+    if (welcome.platform == "cpu" and remote(chosen.address) is None) or not welcome.devices:
+        return
+    # On a full or read-only disk, the next process does not know it.
+    with contextlib.suppress(OSError, SettingsError):
+        environment_directory()
+        file, number = devices_file(chosen), str(welcome.devices)
+        if not file.exists() or file.read_text() != number:
+            private_directory(file.parent)
+            file.write_text(number)
 
 
 def dial(chosen: Settings, patience: float) -> "tuple[socket.socket, Address | SshAddress, int | None]":

@@ -199,6 +199,7 @@ class Welcome(Message):
     settings: dict[str, str] = {}  # the daemon's settings of the whole process
     # Whether the results of a call are computed when it is answered, as on the CPU.
     finishes_calls: bool = True
+    devices: int = 0  # their number
 
 
 # ---- programs

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from jitclient.core.directories import devices_file
+from jitclient.core.settings import settings
 from jitclient.jaxside import client_device
+from jitclient.session import handshake
+from jitclient.wire.messages import Welcome
 
 DECORATE = "jitclient.jit(lambda x: x + 1)"
 ORDERS = {
@@ -177,3 +181,46 @@ def test_the_cpu_has_as_many_devices_as_there_are_gpus(
     """
     env = {"JAX_PLATFORMS": "", "CUDA_VISIBLE_DEVICES": visible, "PYTHONPATH": str(described.parent), **env}
     assert run_script(program, env=env) == [count, {"d": count}]
+
+
+@pytest.mark.parametrize(
+    ("platform", "env", "count"),
+    [
+        ("tpu", {}, 4),
+        ("cpu", {}, 4),
+        ("tpu", {"JITSERVER_ADDRESS": "ssh://other"}, 1),
+        ("tpu", {"JAX_NUM_CPU_DEVICES": "3"}, 3),
+        ("tpu", {"JITSERVER_CLIENT_DEVICE": "keep", "JAX_PLATFORMS": "cpu"}, 1),
+    ],
+)
+def test_a_far_daemons_devices_are_counted_from_the_second_process(
+    run_script: Callable[..., Any], tmp_path: Path, platform: str, env: dict[str, str], count: int
+) -> None:
+    far = {"JITSERVER_ADDRESS": "ssh://far", "JITSERVER_CACHE_DIR": str(tmp_path / "cache"), "JAX_PLATFORMS": ""}
+    first = """
+        import json
+        from jitclient.core.settings import settings
+        from jitclient.session.handshake import _remember_devices
+        from jitclient.wire.messages import Welcome
+
+        for devices in (2, 4):  # another machine has the address
+            welcome = Welcome(1, "", "", {}, PLATFORM, 1, b"", False, 0, 0, devices=devices)
+            _remember_devices(settings(), welcome)
+        print(json.dumps(None))
+    """
+    run_script(first.replace("PLATFORM", repr(platform)), env=far)
+    second = """
+        import json, os, jitclient, jax
+        number = len(jax.devices())
+        os.environ["JITSERVER_TIMEOUT"] = "7"
+        from jitclient.core.settings import settings
+        assert settings().timeout == 7, "nothing has frozen the settings"
+        print(json.dumps([number, dict(jax.make_mesh((number,), ("d",)).shape)]))
+    """
+    assert run_script(second, env={**far, **env}) == [count, {"d": count}]
+
+
+def test_a_daemon_on_this_cpu_is_not_counted() -> None:
+    welcome = Welcome(1, "", "", {}, "cpu", 1, b"", False, 0, 0, devices=4)
+    handshake._remember_devices(settings(), welcome)
+    assert not devices_file(settings()).exists()
