@@ -253,7 +253,7 @@ def user_address() -> Address:
     A daemon that runs already is found from any shell, whether XDG_RUNTIME_DIR is set there or not.
     """
     own = Address.parse(f"unix:{runtime_directory() / f'{environment_digest()}.sock'}")
-    if own.path.exists():
+    if own.is_held():
         return own
     return next((each.address for each in running_daemons() if each.address.path.name == own.path.name), own)
 

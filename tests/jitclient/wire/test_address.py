@@ -211,6 +211,11 @@ def test_a_running_daemon_is_found_from_any_runtime_directory(
         (notes / "abc").symlink_to(next(notes.iterdir()))
         (notes / "fed").mkdir()
         assert address.user_address() == where
+        with contextlib.closing(own.listen()), open_lock(own.lock_path) as lock:
+            assert address.user_address() == where, "the socket of a daemon that was killed"
+            assert try_lock(lock)
+            assert address.user_address() == own
+        own.path.unlink()
         with monkeypatch.context() as patch:
             patch.setenv("XLA_FLAGS", "--xla_a=b")
             assert address.user_address() == Address(own.path.with_name(f"{environment_digest()}.sock"))
