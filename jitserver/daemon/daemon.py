@@ -152,7 +152,7 @@ class Daemon:
         if self._checkpoint is not None:
             engine.cache.store.other_bytes = self._checkpoint.nbytes
             self._checkpoint.restore(self._service.named_arrays.trees, sessions, engine.programs.entry_of)
-        # Before it listens: whoever connects finds the note.
+        # Before it listens, so that each client that connects finds the note.
         self._note = _noted(self._held_address.address)
         listener, max_connections = self._held_address.listen(), self.options.most_connections
         self._listener = Listener(self._service, sessions, listener, self._service.pool, max_connections)
