@@ -260,7 +260,8 @@ class Miss:
         functions: Functions = (),
     ) -> Program:
         """Return a program; `watched` shows whether objects that the function refers to were rebound."""
-        prepared = msgspec.structs.replace(prepared, evidence=Evidence())
+        # The text may be long, and `Program.is_same` needs the digest alone.
+        prepared = msgspec.structs.replace(prepared, evidence=Evidence(prepared.evidence.digest))
         stamp = stamp_of(self.inputs)
         return Program(self.session, generation, watched, prepared, self.wanted, unflatten, stamp, functions)
 

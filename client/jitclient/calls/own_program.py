@@ -2,6 +2,8 @@
 
 import functools
 
+import msgspec
+
 from jitclient.calls.agreement import manifest_of, unchanged
 from jitclient.calls.compile_log import CompileLog
 from jitclient.calls.deps import stamp_of
@@ -17,7 +19,7 @@ from jitclient.core import timeline
 from jitclient.core.notices import warn
 from jitclient.errors import CaptureError
 from jitclient.jaxside import context, tree
-from jitclient.wire.messages import Lookup, Manifest, Prepare, Traced
+from jitclient.wire.messages import Evidence, Lookup, Manifest, Prepare, Traced
 
 
 def for_all_processes(miss: Miss, why: CaptureError | None) -> Program:
@@ -122,4 +124,6 @@ def _sent(
         prepared, generation = miss.make_from_program(request, program)
     session.count_client_trace()
     log.report(session, lookup, prepared)
+    if not traced.evidence.digest:  # the key is the program's own digest
+        prepared = msgspec.structs.replace(prepared, evidence=Evidence(lookup.capture_key.encode()))
     return miss.program(prepared, generation, watched, miss.own.unflatten())

@@ -161,13 +161,22 @@ def test_the_values_that_are_kept_are_limited(monkeypatch: pytest.MonkeyPatch) -
 
 
 DEATH = """
-    import json, os, sys
+    import functools, json, os, sys
     import numpy as np
-    import jitclient, jitserver
+    import jitclient, jitserver, rates
     from jitclient.arrays import repeatable
     from jitclient.session import process
 
     factor = 2
+
+    def of_package(is_traced_once):
+        def rated(x):
+            rates.traces += not is_traced_once  # a side effect must happen in each process
+            return rates.rated(x)
+
+        return jitclient.jit(rated)
+
+    same, changing = [[of_package(True), of_package(False)] for _ in range(2)]
 
     @jitclient.jit
     def scaled(x):
@@ -205,8 +214,15 @@ DEATH = """
         float(total)
         return large
 
-    made, next_daemon = lost_with(lambda: scaled(x), lambda: scaled(x), resident, read_one, lambda: scaled(x))
-    (large, total), (other, _), of_resident, half_read, (changed, _) = made
+    made, next_daemon = lost_with(
+        lambda: scaled(x),
+        lambda: scaled(x),
+        resident,
+        read_one,
+        lambda: scaled(x),
+        *[functools.partial(call, x) for call in (*same, *changing)],
+    )
+    (large, total), (other, _), of_resident, half_read, (changed, _), *of_package = made
     x[:] = 7
     with next_daemon:
         found = [
@@ -216,8 +232,9 @@ DEATH = """
             attempt(lambda: of_resident),
             attempt(lambda: half_read[0]),
         ]
-        factor = 3
-        found.append(attempt(lambda: changed[0]))
+        found += [attempt(lambda: array[0]) for array in of_package[:2]]
+        factor = rates.rate = 3
+        found += [attempt(lambda: array[0]) for array in (changed, *of_package[2:])]
         found.append(attempt(lambda: scaled(x)[0][0]))
     print(json.dumps(found))
 """
@@ -230,11 +247,15 @@ def test_calls_of_values_survive_the_death_of_their_daemon(
 ) -> None:
     finish = "plus(np.float32(1), np.float32(1)).block_until_ready()" if is_answered else "pass"
     program = DEATH.replace("SIZE", str(size)).replace("FINISH", finish)
-    env = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "CACHE": str(short_path / "cache")}
-    of_large, total, of_other, of_resident, half_read, changed, new = run_script(program, env=env)
+    packages = short_path / "site-packages"
+    packages.mkdir()
+    (packages / "rates.py").write_text("rate, traces = 5, 0\n\ndef rated(x):\n    return x * rate\n")
+    where = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "CACHE": str(short_path / "cache")}
+    found = run_script(program, env={**where, "PYTHONPATH": str(packages)})
+    of_large, total, of_other, of_resident, half_read, *of_package, new = found
     assert (of_large, total, of_other) == (2, size, 3)
     assert "the daemon exited" in of_resident
     # Small results are read together.
     assert half_read == 2 if size == 10 else "the daemon exited" in str(half_read)
-    assert changed == "the function has changed since"
+    assert of_package == [5, 5, *["the function has changed since"] * 3]
     assert new == 21
