@@ -298,7 +298,7 @@ def _build(
         without_order: Callable[[], bytes] = bytes
         if compared and loaded is not None:
             evidence = evidence_of(traced, lowered, loaded.index_of)
-            without_order = functools.partial(order_free, traced, loaded.index_of)
+            without_order = functools.partial(order_free, traced, lowered, loaded.index_of)
         text = lowered.as_text()
         must_serialize_first = any(sort in text for sort in _SORTS)
         functions = functions_of(traced, lowered)

@@ -10,7 +10,7 @@ from jitclient.capture.dump import Capture
 from jitclient.capture.manifest import covers, packages_of, state_digest
 from jitclient.errors import CaptureError, ProgramsDiffer
 from jitclient.jaxside import tree
-from jitclient.jaxside.evidence import difference_of_evidence, has_same_order
+from jitclient.jaxside.evidence import difference_of_evidence, has_same_order, is_same_without_order
 from jitclient.jaxside.ffi import is_of_program
 from jitclient.session.failures import TraceFailed
 from jitclient.wire.messages import Evidence, Manifest, Prepared, Settle, State, Verb
@@ -42,7 +42,7 @@ def agreed(miss: Miss, prepared: Prepared) -> Agreement:
     if difference and (mine := own.order_free(miss.ref)):
         # Empty if another client has settled the program in the meantime.
         there = _order_free_there(miss)
-        if mine == there or (not there and _is_reordered(miss, prepared.evidence)):
+        if is_same_without_order(mine, there) or (not there and _is_reordered(miss, prepared.evidence)):
             difference, order_free = "", mine
     difference = (
         difference
@@ -136,12 +136,13 @@ def _is_reordered(miss: Miss, there: Evidence) -> bool:
     """
     mine = miss.own.order_free(miss.ref)
     if not mine or there.order_free:
-        return bool(mine) and mine == there.order_free
+        return is_same_without_order(mine, there.order_free)
     try:
         again, _ = miss.make_from_capture(miss.identity.lookup, None, force_trace=True)
     except TraceFailed:
         return False
-    return again.evidence.digest == there.digest and mine == _order_free_there(miss)
+    is_same = is_same_without_order(mine, _order_free_there(miss))
+    return again.evidence.digest == there.digest and is_same
 
 
 def _order_free_there(miss: Miss) -> bytes:

@@ -183,7 +183,7 @@ class OwnTrace:
 
     def order_free(self, ref: values.Ref) -> bytes:
         """Return the digest of the trace without its order; empty if the trace cannot be compared in that way."""
-        return order_free(self._in_wire_order()[0], ref)
+        return order_free(*self._in_wire_order(), ref)
 
     def comparable_evidence(self, ref: values.Ref) -> Evidence:
         """Return the digests by which a process that finds this trace's program compares it with its own trace."""

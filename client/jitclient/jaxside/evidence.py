@@ -5,8 +5,8 @@ name of the module and the paths of the results, which do not affect the computa
 daemon traces a function of flat leaves.
 
 A library that iterates over a set may trace the same computation in another order. So two traces also agree if their
-jaxprs have equal order-free digests. In these digests, the terms of a sum count in any order: in plain JAX, too, the
-order of the terms then depends on the process's hash seed.
+jaxprs have equal order-free digests, and their lowered texts the same operations. In these digests, the terms of a sum
+count in any order: in plain JAX, too, the order of the terms then depends on the process's hash seed.
 """
 
 import itertools
@@ -31,6 +31,14 @@ _MODULE = re.compile(r"^module @\S+", re.MULTILINE)
 _RESULT_INFO = re.compile(r'jax\.result_info = "[^"]*"(, )?')
 _EMPTY = re.compile(r" \{\}(?=[,)])")
 
+_MAIN = re.compile(r"func\.func public @main\((.*)")
+_RESULT = re.compile(r"\s*(%\w+)(?::\d+)? = \W?([\w.]+)")
+_VALUE = re.compile(r"(%\w+)(?:#\d+)?")
+_NUMBERED = re.compile(r"(?<!custom_call )@\w+|(?<=index = )\d+(?= : ui64)")
+"""Names of functions, and numbers of callbacks."""
+_IN_ANY_ORDER = frozenset({"call", "func.call", "stablehlo.case", "stablehlo.while"})
+"""Operations that list the operands and results of loops and inner functions, which a jaxpr has in any order."""
+
 
 def evidence_of(traced: Any, lowered: Any, ref: values.Ref) -> Evidence:
     """Return the evidence of a function that JAX traced and lowered.
@@ -50,11 +58,11 @@ def evidence_of(traced: Any, lowered: Any, ref: values.Ref) -> Evidence:
     return Evidence(found, text if len(text) <= _MAX_TEXT else "", callbacks)
 
 
-def order_free(traced: Any, ref: values.Ref) -> bytes:
-    """Return a digest of a trace that does not depend on the order of its equations.
+def order_free(traced: Any, lowered: Any, ref: values.Ref) -> bytes:
+    """Return the digest of a trace's jaxpr, and that of its lowered text, which do not depend on the equations' order.
 
     Return an empty digest if the trace cannot be compared in this way. User functions that the trace created, such as
-    callbacks, count by their code.
+    callbacks, count by their code. The second digest is missing if this process cannot lower the function.
     """
 
     def describe(value: Any) -> bytes | None:
@@ -64,7 +72,38 @@ def order_free(traced: Any, ref: values.Ref) -> bytes:
         is_users = type(value) is FunctionType and (is_user_function(value) or has_private_globals(value))
         return name_of_function(value, ref).encode() if is_users else None
 
-    return order_free_digest(traced.jaxpr, describe, sums_in_any_order=True) or b""
+    found = order_free_digest(traced.jaxpr, describe, sums_in_any_order=True) or b""
+    return found + digest("\n".join(_operations(lowered.as_text())).encode()) if found and lowered else found
+
+
+def is_same_without_order(here: bytes, there: bytes) -> bool:
+    """Return whether two traces have the same order-free digests, so far as both have them."""
+    known = min(len(here), len(there))
+    return known > 0 and here[:known] == there[:known]
+
+
+def _operations(text: str) -> list[str]:
+    """Return the operations of a lowered text, sorted; operands are named by the operations that made them.
+
+    A rule that lowers the same jaxpr to other operations shows in them.
+    """
+    main = _MAIN.search(text)
+    inputs = {} if main is None else {name: name for name in _VALUE.findall(main[1])}
+    made: dict[str, str] = {}
+    found = []
+    for line in text.splitlines():
+        if "func.func" in line:
+            made = {} if _MAIN.search(line) is None else inputs.copy()
+        result = _RESULT.match(line)
+        operation = result[2] if result else ""
+        names = {} if operation == "stablehlo.add" else made  # a term of a sum
+        kept = _NUMBERED.sub("", _VALUE.sub(lambda value, names=names: names.get(value[1], "%"), line))
+        if operation in _IN_ANY_ORDER or not (operation or "custom_call" in line):
+            kept = " ".join(sorted(re.findall(r"[^\s(),]+", kept)))
+        found.append(kept)
+        if result:
+            made[result[1]] = operation
+    return sorted(found)
 
 
 def has_same_order(here: Evidence, there: Evidence) -> bool:

@@ -404,7 +404,7 @@ def test_a_trace_that_only_the_daemon_can_lower_is_compared_by_its_jaxpr() -> No
         evidence = own.evidence(ref)
         assert len(evidence.callbacks) == len(own.callbacks()) == number
         assert difference_of_evidence(evidence, Evidence(b"another", callbacks=evidence.callbacks))
-        assert own.order_free(ref) == order_free(jax.jit(fun).trace(np.float32(1)), ref) != b""
+        assert own.order_free(ref) == order_free(jax.jit(fun).trace(np.float32(1)), None, ref) != b""
 
 
 def test_whatever_keeps_a_program_here_is_an_error_of_capture() -> None:

@@ -8,6 +8,7 @@ import pytest
 HEAD = """
 import json
 import jax, jax.numpy as jnp, numpy as np
+from jitclient.jaxside.evidence import _operations
 from jitclient.jaxside.jaxpr_digest import order_free_digest
 
 def describe(fun):
@@ -17,7 +18,8 @@ def describe(fun):
 def told(fun, *args):
     jaxpr, text = jax.make_jaxpr(fun)(*args), jax.jit(fun).lower(*args).as_text()
     digests = [order_free_digest(jaxpr, describe, sums_in_any_order=free) for free in (False, True)]
-    print(json.dumps([text, *[digest and digest.hex() for digest in digests]]))
+    operations = "\\n".join(_operations(text))
+    print(json.dumps([text, *[digest and digest.hex() for digest in digests], operations]))
 """
 
 FLAX = """
@@ -75,16 +77,16 @@ def in_seeds(run_script: Callable[..., Any], source: str, n: int) -> list[set[st
 
 @pytest.mark.parametrize("source", [FLAX, DIFFRAX], ids=["flax", "diffrax"])
 def test_the_hash_seed_does_not_count(run_script: Callable[..., Any], source: str) -> None:
-    _, digests, with_free_sums = in_seeds(run_script, source, 2)
-    assert len(digests) == len(with_free_sums) == 1
+    _, digests, with_free_sums, operations = in_seeds(run_script, source, 2)
+    assert len(digests) == len(with_free_sums) == len(operations) == 1
     assert None not in digests | with_free_sums
 
 
 def test_numpyro_adds_up_its_loss_in_the_order_of_a_set(run_script: Callable[..., Any]) -> None:
     """So its programs round differently, and are the same only for who says that this does not count."""
-    texts, digests, with_free_sums = in_seeds(run_script, SVI, 4)
+    texts, digests, with_free_sums, operations = in_seeds(run_script, SVI, 4)
     assert len(texts) > 1
     assert len(digests) > 1
     assert None not in digests
-    assert len(with_free_sums) == 1
+    assert len(with_free_sums) == len(operations) == 1
     assert None not in with_free_sums
