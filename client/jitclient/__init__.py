@@ -3,10 +3,13 @@
 Importing this module is cheap: every name except the errors is loaded on first use (PEP 562).
 """
 
+import functools
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from jitclient import errors
+from jitclient.capture.ambient import contents
 from jitclient.core import clock as clock  # before the program replaces it
 from jitclient.core import first_use
 from jitclient.errors import AddressTaken as AddressTaken
@@ -31,7 +34,7 @@ from jitclient.errors import SettingsError as SettingsError
 from jitclient.errors import WorkerLost as WorkerLost
 from jitclient.errors import WrongUser as WrongUser
 from jitclient.errors import loading
-from jitclient.jaxside import client_device
+from jitclient.jaxside import client_device, interop
 from jitclient.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -98,6 +101,9 @@ if not TYPE_CHECKING:
 
 # Before the program's first use of jax, which would allocate the accelerator's memory.
 client_device.pin()
+
+# Before the program changes jax, unless it has imported jax already.
+interop.when_loaded(functools.partial(contents.contents_of("jax").add_loaded, are_known="jax" not in sys.modules))
 
 
 def _begin_report() -> None:

@@ -21,11 +21,11 @@ FORKED = """
         print(os.read(reads, 1 << 16).decode())
         raise SystemExit
 
-    looked, own = [], patches._places_in
-    def places_in(module, *arguments):
-        looked.append(module)
-        return own(module, *arguments)
-    patches._places_in = places_in
+    looked, own = [], patches._changed
+    def changed_in(contents, space, names):
+        looked.append(space.place(""))
+        return own(contents, space, names)
+    patches._changed = changed_in
 
     def changed(x):
         return x * 3
@@ -69,5 +69,5 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_the_run_has_changed_is_seen(change: str, forked: Callable[[str], Any]) -> None:
     (looked, refused) = forked(change)
-    assert refused == f"user code replaced an attribute of an installed module: {CHANGES[change]}"
+    assert refused == f"the program changed an installed package: {CHANGES[change]}"
     assert len(looked) == 1

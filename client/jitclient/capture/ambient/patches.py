@@ -1,21 +1,24 @@
-"""Detection of user code that the program put into jax, jaxlib, numpy or scipy.
+"""Detection of what the program changed in jax, jaxlib, numpy or scipy.
 
-A capture carries what user code reads from a changed module (`describe/namespaces.py`). A replacement inside jax is
-also used by jax's own code: a capture cannot install it there, and manifests do not record what that code reads. The
-search is for user functions, bare or inside wrappers. For other packages, the manifest records replacements.
+A capture carries what user code reads from a changed module (`describe/namespaces.py`). A change inside jax also
+applies to jax's own code: a capture cannot make it elsewhere, manifests do not record what that code reads, and a
+process that finds a program does not run it. So the search is for user functions, bare or inside other objects, and in
+jax for all that is not as installed: rules, defaults, attributes. Rules for the program's own primitives and types do
+not count, nor what other installed packages put there. For other packages, the manifest records changes.
 """
 
 import abc
 import collections.abc
-import dataclasses
 import functools
+import gc
 import numbers
 import operator
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from types import FunctionType, ModuleType
+from collections.abc import Callable, Collection, Iterator
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from jitclient.capture.ambient.contents import Contents, Namespace, code_of, contents_of, is_primitive
 from jitclient.capture.user_code.installed import is_user_module
 from jitclient.capture.user_code.ownership import functions_in, is_users_top, wraps_functions
 from jitclient.errors import CaptureError
@@ -23,11 +26,6 @@ from jitclient.errors import CaptureError
 _ABSTRACT = tuple(
     cls for module in (collections.abc, numbers) for cls in vars(module).values() if isinstance(cls, abc.ABCMeta)
 )
-
-
-def is_primitive(obj: Any) -> bool:
-    """Return whether an object is a JAX primitive, made by JAX or by any other code."""
-    return any(kind.__name__ == "Primitive" and kind.__module__.startswith("jax.") for kind in type(obj).__mro__)
 
 
 def virtual_subclasses(made: Callable[[Any], bool]) -> Iterator[tuple[type, type]]:
@@ -48,27 +46,10 @@ Place = tuple[str, str]
 SEARCHED_PACKAGES = frozenset({"jax", "jaxlib", "numpy", "scipy"})
 
 
-@dataclasses.dataclass
-class _Seen:
-    """Contents of a namespace and of its classes, and the user code found there.
-
-    A forked process inherits the records.
-    """
-
-    held: list[Any]
-    classes: list[tuple[type, list[Any]]]
-    places: tuple[Place, ...]
-
-    def holds(self, names: Mapping[str, Any]) -> bool:
-        """Return whether the namespace and its classes still hold exactly these objects."""
-        return _is_that(self.held, names) and all(_is_that(held, vars(cls)) for cls, held in self.classes)
-
-
-def _is_that(held: list[Any], names: Mapping[str, Any]) -> bool:
-    return len(held) == len(names) and all(map(operator.is_, held, names.values()))
-
-
-_seen: dict[str, _Seen] = {}
+_MISSING: Any = object()
+_FOUNDATION = sys.stdlib_module_names | {"jax", "jaxlib", "numpy"}
+_MAX_PARTS = 200
+_EMPTY_CELL = CellType()
 
 
 def raise_if_patched(packages: Collection[str], known: set[Place], made: Callable[[Any], bool]) -> None:
@@ -83,53 +64,111 @@ def raise_if_patched(packages: Collection[str], known: set[Place], made: Callabl
         CaptureError: another place holds the user's code, or a class that the capture makes was registered with one of
             Python's own abstract base classes.
     """
-    for package in SEARCHED_PACKAGES.intersection(packages):
-        for place in _find_patches_once(package, len(sys.modules)):
+    for package in {"jax", *SEARCHED_PACKAGES.intersection(packages)}:
+        for place in find_patches(package):
             if place not in known:
-                raise CaptureError(f"user code replaced an attribute of an installed module: {'.'.join(place)}")
+                raise CaptureError(f"the program changed an installed package: {'.'.join(place)}")
     for base, cls in virtual_subclasses(made):
         raise CaptureError(
             f"{cls.__qualname__} was registered as a subclass of an installed class: {base.__qualname__}"
         )
 
 
-@functools.lru_cache(maxsize=64)
-def _find_patches_once(package: str, n_modules: int) -> tuple[Place, ...]:
-    """Search a package again only when modules were imported: a search takes milliseconds."""
-    return find_patches(package)
-
-
 def find_patches(package: str) -> tuple[Place, ...]:
-    """Return the places where the program's code is in a package's modules and the classes defined there."""
-    prefix = f"{package}."
-    modules = [(name, module) for name, module in dict(sys.modules).items() if f"{name}.".startswith(prefix)]
-    found = [_look(name, vars(module), package) for name, module in modules if isinstance(module, ModuleType)]
-    return tuple(place for seen in found for place in seen.places)
+    """Return the places that the program changed in a package's modules and in the classes defined there."""
+    contents = contents_of(package)
+    contents.add_loaded()
+    if not contents.holds_the_same():
+        for space in contents.namespaces:
+            if not space.holds_the_same():
+                names = dict(space.names)
+                space.places = tuple(map(space.place, _changed(contents, space, names)))
+                space.held = tuple(names.values())
+        contents.looked()
+    found = [place for space in contents.namespaces for place in space.places]
+    return (*found, *_changed_functions(contents))
 
 
-def _look(module: str, names: dict[str, Any], package: str) -> _Seen:
-    """Search a module, unless its contents are those of the last search."""
-    seen = _seen.get(module)
-    if seen is None or not seen.holds(names):
-        items = dict(names).items()
-        classes = [(value, list(vars(value).values())) for _, value in items if _is_made_in(module, value)]
-        places = tuple(_places_in(module, items, names, package))
-        seen = _seen[module] = _Seen([value for _, value in items], classes, places)
-    return seen
+def _changed_functions(contents: Contents) -> Iterator[Place]:
+    for function, (module, path), before in zip(contents.functions, contents.places, contents.code, strict=True):
+        if not all(map(operator.is_, before, code_of(function))):
+            yield module, f"{path}.__defaults__"
 
 
-def _places_in(module: str, items: Iterable[tuple[str, Any]], names: dict[str, Any], package: str) -> Iterator[Place]:
-    for name, value in items:
-        if _holds_users(value, names, package):
-            yield module, name
-        elif _is_made_in(module, value):
-            for attribute, held in vars(value).copy().items():
-                if _holds_users(held, names, package):
-                    yield module, f"{name}.{attribute}"
+def _changed(contents: Contents, space: Namespace, names: dict[Any, Any]) -> Iterator[Any]:
+    """Yield the names of a namespace that the program changed."""
+    is_jax, kind, before = contents.package == "jax", space.kind, space.before()
+    for name, value in names.items():
+        was = before.get(name, _MISSING)
+        if kind in ("module", "class"):
+            is_users = _holds_users(value, space.names, contents.package)
+        else:
+            is_users = kind != "defaults" and contents.is_key_of_jax(name) and _users_in(value)
+        if is_users or (is_jax and value is not was and _is_change(kind, name, was, value)):
+            yield name
+    if is_jax:
+        yield from (name for name, was in before.items() if name not in names and _counts(kind, name, was))
 
 
-def _is_made_in(module: str, value: Any) -> bool:
-    return isinstance(value, type) and value.__module__ == module
+def _is_change(kind: str, name: Any, was: Any, value: Any) -> bool:
+    """Return whether another value in place of jax's, or a new one, is a change of the program's."""
+    if was is _MISSING and kind in ("module", "table"):
+        return False  # a module that was imported, or a rule for what is not jax's
+    if _holds_users(was, {}, "jax"):
+        return False  # the program restores what was there before it was first seen
+    return _counts(kind, name, value if was is _MISSING else was) and not _is_of_library(value)
+
+
+def _counts(kind: str, name: Any, value: Any) -> bool:
+    """Return whether jax does not change such a value itself: caches and flags it does."""
+    if kind == "defaults":
+        return True
+    is_code = callable(value) or isinstance(value, property | staticmethod | classmethod | tuple)
+    return is_code if kind == "module" else is_code or not str(name).startswith("_")
+
+
+def _is_of_library(value: Any) -> bool:
+    """Return whether a value is code of an installed package beside jax, and none of the user's."""
+    found = _packages_in(value)
+    return not (found <= _FOUNDATION or any(map(is_users_top, found)))
+
+
+def _users_in(value: Any) -> bool:
+    return any(map(is_users_top, _packages_in(value)))
+
+
+def _packages_in(value: Any) -> set[str]:
+    """Return the packages of the functions, classes and objects that a value consists of."""
+    found, parts, seen = set(), [value], set()
+    for part in parts:  # the list grows
+        if id(part) in seen or len(seen) > _MAX_PARTS:
+            continue
+        seen.add(id(part))
+        kind = type(part)
+        if kind is FunctionType:
+            found.add(_top(part.__globals__.get("__name__")))
+            parts += [cell.cell_contents for cell in part.__closure__ or () if cell != _EMPTY_CELL]
+        elif isinstance(part, type):
+            found.add(_top(part.__module__))
+        elif isinstance(part, tuple | list):
+            parts += part
+        elif isinstance(part, dict):
+            parts += part.values()
+        elif kind is functools.partial:
+            parts += [part.func, *part.args, *part.keywords.values()]
+        elif kind is MethodType:
+            parts += [part.__func__, part.__self__]
+        elif wraps_functions(part):
+            parts += functions_in(part)
+        elif not isinstance(part, ModuleType) and not is_primitive(part):
+            found.add(_top(kind.__module__))
+            if _top(kind.__module__) == "jax":
+                parts += gc.get_referents(part)  # its fields, which may be slots
+    return found
+
+
+def _top(module: object) -> str:
+    return str(module).partition(".")[0]
 
 
 def _holds_users(value: Any, names: dict[str, Any], package: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jitclient.capture.ambient.patches import is_primitive
+from jitclient.capture.ambient.contents import is_primitive
 from jitclient.capture.codec.plain import Reduced
 from jitclient.capture.describe.instances import describe_instance
 from jitclient.capture.describe.jitted import program_attributes

@@ -1,0 +1,174 @@
+"""Contents of an installed package when they were first seen: if possible, before the program changed them.
+
+Of jax, the contents are those of its modules and classes, the tables of rules, the attributes of primitives and of
+transformed functions, and the code and the defaults of functions; of other packages, those of modules and classes.
+"""
+
+import functools
+import itertools
+import operator
+import sys
+from collections.abc import Callable, Mapping
+from types import FunctionType, ModuleType
+from typing import Any
+
+TRANSFORMED = frozenset({"PjitFunction", "custom_jvp", "custom_vjp", "_lru_cache_wrapper"})
+"""Types made from a function, which they keep where `functools.wraps` keeps it."""
+
+code_of: Callable[[FunctionType], tuple[Any, ...]] = operator.attrgetter("__code__", "__defaults__", "__kwdefaults__")
+"""Returns the code and the defaults of a function."""
+
+
+class Namespace:
+    """Names of a module, class, object or function's keywords, or the entries of a table, and their values."""
+
+    __slots__ = ("_home", "_keys", "_values", "held", "kind", "names", "places")
+
+    def __init__(self, kind: str, module: str, path: str, names: Mapping[Any, Any], is_known: bool) -> None:
+        self.kind = kind
+        self.names = names
+        self.places: tuple[tuple[str, str], ...] = ()  # that the program had changed then
+        self._home = module, path
+        self._keys, self._values = tuple(names), tuple(names.values())
+        self.held = self._values if is_known else None  # the values at the last look
+
+    def before(self) -> dict[Any, Any]:
+        """Return the names and values as first seen."""
+        return dict(zip(self._keys, self._values, strict=True))
+
+    def place(self, name: Any) -> tuple[str, str]:
+        """Return the module and the path of a name."""
+        module, path = self._home
+        return module, f"{path}[{name}]" if self.kind == "table" else f"{path}.{name}".lstrip(".")
+
+    def holds_the_same(self) -> bool:
+        """Return whether the names have the values of the last look."""
+        held, names = self.held, self.names
+        return held is not None and len(held) == len(names) and all(map(operator.is_, held, names.values()))
+
+
+class Contents:
+    """Contents of the loaded modules of one package."""
+
+    def __init__(self, package: str) -> None:
+        self.package = package
+        self.namespaces: list[Namespace] = []
+        self.functions: list[FunctionType] = []
+        self.places: list[tuple[str, str]] = []  # of the functions
+        self.code: list[tuple[Any, ...]] = []  # of the functions, as first seen
+        self._n_modules = 0  # of all packages, at the last search
+        self._are_known = False
+        self._seen: dict[int, Any] = {}  # by id, which the values keep unique
+        self._views: list[Any] = []
+        self._held: list[Any] | None = None
+
+    def holds_the_same(self) -> bool:
+        """Return whether all values are those of the last call of `looked`."""
+        try:
+            return self._held is not None and all(map(operator.is_, self._held, self._all()))
+        except RuntimeError:  # another thread changes a namespace
+            return False
+
+    def looked(self) -> None:
+        """Note the values of now."""
+        self._views = [space.names.values() for space in self.namespaces]
+        self._held = list(self._all())
+
+    def _all(self) -> "itertools.chain[Any]":
+        code = itertools.chain.from_iterable(map(code_of, self.functions))
+        # An added value shifts the last one.
+        return itertools.chain(itertools.chain.from_iterable(self._views), code, [self])
+
+    def is_key_of_jax(self, key: Any) -> bool:
+        """Return whether a key of a table is jax's or Python's: a primitive, an installed type, or a name."""
+        if isinstance(key, type):
+            return key.__module__.partition(".")[0] in ("builtins", "jax", "jaxlib", "ml_dtypes", "numpy")
+        return not is_primitive(key) or id(key) in self._seen
+
+    def add_loaded(self, are_known: bool = False) -> None:
+        """Add the modules that were loaded since the last call; they need no look if they are known to be unchanged."""
+        if self._n_modules == len(sys.modules):
+            return
+        self._are_known = are_known
+        self._n_modules, prefix = len(sys.modules), f"{self.package}."
+        for name, module in dict(sys.modules).items():
+            if f"{name}.".startswith(prefix) and isinstance(module, ModuleType) and self._is_new(module):
+                self._held = None
+                self._add("module", name, "", vars(module))
+                for label, value in vars(module).copy().items():
+                    self._add_value(name, label, value)
+
+    def _add(self, kind: str, module: str, path: str, names: Mapping[Any, Any]) -> None:
+        self.namespaces.append(Namespace(kind, module, path, names, self._are_known))
+
+    def _add_value(self, module: str, name: str, value: Any) -> None:
+        kind = _kind_of(type(value))
+        if not kind or id(value) in self._seen:
+            return
+        if kind == "class":
+            if value.__module__ == module:
+                self._is_new(value)
+                self._add("class", module, name, vars(value))
+                for label, held in vars(value).copy().items():
+                    if _kind_of(type(held)) == "function":
+                        self._add_code(module, f"{name}.{label}", held)
+        elif self.package == "jax" and kind == "table" and not name.startswith("__"):
+            self._is_new(value)
+            for path, table in [(name, value), *((f"{name}[{key}]", held) for key, held in value.copy().items())]:
+                if isinstance(table, dict) and all(isinstance(key, str | type) or is_primitive(key) for key in table):
+                    self._add("table", module, path, table)
+        elif kind != "table":
+            self._add_code(module, name, value)
+
+    def _add_code(self, module: str, path: str, value: Any) -> None:
+        """Add a function or another object of jax with rules, and the functions that it wraps."""
+        while self.package == "jax" and (kind := _kind_of(type(value))) in ("function", "object"):
+            if not self._is_new(value):
+                return
+            if kind == "object":
+                self._add("object", module, path, vars(value))
+            elif type(value) is FunctionType and (value.__defaults__ or value.__kwdefaults__):
+                self.functions.append(value)
+                self.places.append((module, path))
+                self.code.append(code_of(value))
+                if value.__kwdefaults__:
+                    self._add("defaults", module, path, value.__kwdefaults__)
+            value = getattr(value, "__wrapped__", getattr(value, "__func__", None))
+
+    def _is_new(self, value: Any) -> bool:
+        is_new = id(value) not in self._seen
+        self._seen[id(value)] = value
+        return is_new
+
+
+_of_packages: dict[str, Contents] = {}
+
+
+def contents_of(package: str) -> Contents:
+    """Return the contents of a package."""
+    if package not in _of_packages:
+        _of_packages[package] = Contents(package)
+    return _of_packages[package]
+
+
+@functools.cache
+def _kind_of(kind: type) -> str:
+    """Return the kind of contents that objects of a type are; empty for those that have none."""
+    if issubclass(kind, type):
+        return "class"
+    if issubclass(kind, dict):
+        return "table"
+    if kind in (FunctionType, staticmethod, classmethod):
+        return "function"
+    has_rules = kind.__name__ in TRANSFORMED or _is_of_primitives(kind)
+    return "object" if has_rules and hasattr(kind, "__dict__") and "_lru" not in kind.__name__ else ""
+
+
+def is_primitive(obj: Any) -> bool:
+    """Return whether an object is a JAX primitive, made by JAX or by any other code."""
+    return _is_of_primitives(type(obj))
+
+
+@functools.cache
+def _is_of_primitives(kind: type) -> bool:
+    return any(base.__name__ == "Primitive" and base.__module__.startswith("jax.") for base in kind.__mro__)
