@@ -102,16 +102,19 @@ class Contents:
         self.namespaces.append(Namespace(kind, module, path, names, self._are_known))
 
     def _add_value(self, module: str, name: str, value: Any) -> None:
-        kind = _kind_of(type(value))
+        of: Any = type(value)
+        kind = _kind_of(of)
         if not kind or id(value) in self._seen:
             return
         if kind == "class":
-            if value.__module__ == module:
+            home, name = value.__module__, value.__qualname__
+            # Some of jax's classes are made by jaxlib.
+            if home == module or (self.package == "jax" and str(home).partition(".")[0] in ("jax", "jaxlib")):
                 self._is_new(value)
-                self._add("class", module, name, vars(value))
+                self._add("class", home, name, vars(value))
                 for label, held in vars(value).copy().items():
-                    if _kind_of(type(held)) == "function":
-                        self._add_code(module, f"{name}.{label}", held)
+                    if isinstance(held, FunctionType | staticmethod | classmethod):
+                        self._add_code(home, f"{name}.{label}", held)
         elif self.package == "jax" and kind == "table" and not name.startswith("__"):
             self._is_new(value)
             for path, table in [(name, value), *((f"{name}[{key}]", held) for key, held in value.copy().items())]:
@@ -122,9 +125,8 @@ class Contents:
 
     def _add_code(self, module: str, path: str, value: Any) -> None:
         """Add a function or another object of jax with rules, and the functions that it wraps."""
-        while self.package == "jax" and (kind := _kind_of(type(value))) in ("function", "object"):
-            if not self._is_new(value):
-                return
+        of: Any = type(value)
+        while self.package == "jax" and (kind := _kind_of(of)) in ("function", "object") and self._is_new(value):
             if kind == "object":
                 self._add("object", module, path, vars(value))
             elif type(value) is FunctionType and (value.__defaults__ or value.__kwdefaults__):
@@ -134,6 +136,7 @@ class Contents:
                 if value.__kwdefaults__:
                     self._add("defaults", module, path, value.__kwdefaults__)
             value = getattr(value, "__wrapped__", getattr(value, "__func__", None))
+            of = type(value)
 
     def _is_new(self, value: Any) -> bool:
         is_new = id(value) not in self._seen
@@ -166,7 +169,8 @@ def _kind_of(kind: type) -> str:
 
 def is_primitive(obj: Any) -> bool:
     """Return whether an object is a JAX primitive, made by JAX or by any other code."""
-    return _is_of_primitives(type(obj))
+    of: Any = type(obj)
+    return _is_of_primitives(of)
 
 
 @functools.cache
