@@ -97,7 +97,8 @@ def _operations(text: str) -> list[str]:
         result = _RESULT.match(line)
         operation = result[2] if result else ""
         names = {} if operation == "stablehlo.add" else made  # a term of a sum
-        kept = _NUMBERED.sub("", _VALUE.sub(lambda value, names=names: names.get(value[1], "%"), line))
+        parts = [names.get(part, "%") if part.startswith("%") else part for part in _VALUE.split(line)]
+        kept = _NUMBERED.sub("", "".join(parts))
         if operation in _IN_ANY_ORDER or not (operation or "custom_call" in line):
             kept = " ".join(sorted(re.findall(r"[^\s(),]+", kept)))
         found.append(kept)

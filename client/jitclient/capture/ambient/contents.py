@@ -155,7 +155,7 @@ def contents_of(package: str) -> Contents:
 
 
 @functools.cache
-def _kind_of(kind: type) -> str:
+def _kind_of(kind: Any) -> str:
     """Return the kind of contents that objects of a type are; empty for those that have none."""
     if issubclass(kind, type):
         return "class"
@@ -174,5 +174,5 @@ def is_primitive(obj: Any) -> bool:
 
 
 @functools.cache
-def _is_of_primitives(kind: type) -> bool:
+def _is_of_primitives(kind: Any) -> bool:
     return any(base.__name__ == "Primitive" and base.__module__.startswith("jax.") for base in kind.__mro__)

@@ -14,7 +14,7 @@ import gc
 import numbers
 import operator
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -139,7 +139,7 @@ def _users_in(value: Any) -> bool:
 
 def _packages_in(value: Any) -> set[str]:
     """Return the packages of the functions, classes and objects that a value consists of."""
-    found, parts, seen = set(), [value], set()
+    found, parts, seen = set[str](), [value], set[int]()
     for part in parts:  # the list grows
         if id(part) in seen or len(seen) > _MAX_PARTS:
             continue
@@ -171,7 +171,7 @@ def _top(module: object) -> str:
     return str(module).partition(".")[0]
 
 
-def _holds_users(value: Any, names: dict[str, Any], package: str) -> bool:
+def _holds_users(value: Any, names: Mapping[Any, Any], package: str) -> bool:
     """Return whether an object in an installed module or class is or wraps a user function."""
     # Most functions wrap nothing.
     if type(value) is FunctionType and not value.__dict__:
@@ -179,7 +179,7 @@ def _holds_users(value: Any, names: dict[str, Any], package: str) -> bool:
     return wraps_functions(value) and any(_is_foreign_code(func, names, package) for func in functions_in(value))
 
 
-def _is_foreign_code(func: FunctionType, names: dict[str, Any], package: str) -> bool:
+def _is_foreign_code(func: FunctionType, names: Mapping[Any, Any], package: str) -> bool:
     if func.__globals__ is names:
         return False
     home: Any = func.__globals__.get("__name__")
