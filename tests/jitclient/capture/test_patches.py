@@ -1,4 +1,4 @@
-"""What the program changed in installed packages: in jax's, no capture can put it where jax uses it."""
+"""Changes that the program made in installed packages: no capture can put those in jax where jax uses them."""
 
 import json
 from collections.abc import Callable
