@@ -4,11 +4,14 @@ Other modules ask here for what they need, and compare no versions. Differences 
 `jaxside/internals.py`.
 """
 
+import ctypes
+import gc
 import logging
 import sys
 import time
 import typing
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 MONITORING: Any = getattr(sys, "monitoring", None)
@@ -22,6 +25,26 @@ MAIN_HAS_ANNOTATIONS = sys.version_info < (3, 14)
 
 CO_HAS_DOCSTRING = 0x4000000
 """The flag of code that has a docstring (3.14, python/cpython#126072); in earlier versions, no code has it."""
+
+
+_DICTIONARIES_HAVE_VERSIONS = (
+    sys.implementation.name == "cpython" and sys.version_info < (3, 14) and "t" not in sys.abiflags
+)
+"""Whether the fourth word of a dictionary counts its changes (until 3.14, PEP 509; not without the GIL)."""
+
+_INSTANCES_COUNT = sys.version_info < (3, 13)
+"""Whether this holds for the dictionaries of instances, too; later versions set attributes beside them (3.13)."""
+
+
+def version_of(names: Mapping[Any, Any], is_of_instance: bool) -> ctypes.c_uint64 | None:
+    """Return the number, as its `value`, that any change of a dictionary changes, also one behind a proxy.
+
+    The dictionary must outlive the result. Return None if this version of Python has no such number.
+    """
+    if not _DICTIONARIES_HAVE_VERSIONS or (is_of_instance and not _INSTANCES_COUNT):
+        return None
+    held = names if isinstance(names, dict) else gc.get_referents(names)[0]
+    return ctypes.c_uint64.from_address(id(held) + 3 * ctypes.sizeof(ctypes.c_void_p))
 
 
 def type_variable(name: str, bound: Any, constraints: Any, co: bool, contra: bool, infers_variance: bool) -> Any:

@@ -1,6 +1,8 @@
 """Changes that the program made in installed packages: no capture can put those in jax where jax uses them."""
 
 import json
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 from jitclient.capture.dump import capture
 from jitclient.capture.load import load
+from jitclient.core.compat import version_of
 from jitclient.errors import CaptureError
 
 SOURCE = """
@@ -153,3 +156,37 @@ def test_a_function_of_operators_alone_is_refused(library: Any, write: Any, monk
     monkeypatch.setattr(jax.nn.leaky_relu.__wrapped__, "__defaults__", (9.0,))
     with pytest.raises(CaptureError, match=r"leaky_relu\.__defaults__"):
         capture(lambda x: x * 2)
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.held = 0
+
+
+OWNERS = {"module": types.ModuleType("module"), "class": Owner, "instance": Owner()}
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="these dictionaries have no versions")
+@pytest.mark.parametrize("kind", OWNERS)
+def test_version_of_names_changes_with_them(kind: str) -> None:
+    owner = OWNERS[kind]
+
+    def change(value: object) -> None:
+        owner.held = value
+
+    for _ in range(100):  # until Python has specialized the code
+        change(object())
+    version = version_of(vars(owner), kind == "instance")
+    if version is None:  # then they are compared one by one
+        assert kind == "instance"
+        assert sys.version_info >= (3, 13)
+        return
+    found = {version.value}
+    for value in range(100):
+        change(value)
+        found.add(version.value)
+    owner.another = 1
+    found.add(version.value)
+    del owner.another
+    found.add(version.value)
+    assert len(found) == 103

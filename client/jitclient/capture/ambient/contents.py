@@ -2,15 +2,19 @@
 
 Of jax, the contents are those of its modules and classes, the tables of rules, the attributes of primitives and of
 transformed functions, and the code and the defaults of functions; of other packages, those of modules and classes.
+
+Each capture asks whether they changed, so the answer must take microseconds: it reads the versions that CPython counts
+for dictionaries, and one count for all functions. Contents without a version are compared object by object.
 """
 
 import functools
-import itertools
 import operator
 import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
+
+from jitclient.core import compat
 
 TRANSFORMED = frozenset({"PjitFunction", "custom_jvp", "custom_vjp", "_lru_cache_wrapper"})
 """Types made from a function, which they keep where `functools.wraps` keeps it."""
@@ -56,28 +60,28 @@ class Contents:
         self.functions: list[FunctionType] = []
         self.places: list[tuple[str, str]] = []  # of the functions
         self.code: list[tuple[Any, ...]] = []  # of the functions, as first seen
+        self.changed: tuple[tuple[str, str], ...] = ()  # places that the program had changed at the last look
         self._n_modules = 0  # of all packages, at the last search
         self._are_known = False
         self._seen: dict[int, Any] = {}  # by id, which the values keep unique
-        self._views: list[Any] = []
-        self._held: list[Any] | None = None
+        self._versions: list[Any] = []
+        self._unversioned: list[Namespace] = []
+        self._held: list[int] | None = None
 
-    def holds_the_same(self) -> bool:
-        """Return whether all values are those of the last call of `looked`."""
+    def hold_the_same(self) -> bool:
+        """Return whether nothing changed since the last call of `looked`."""
         try:
-            return self._held is not None and all(map(operator.is_, self._held, self._all()))
+            return self._held == self.stamps() and all(space.holds_the_same() for space in self._unversioned)
         except RuntimeError:  # another thread changes a namespace
             return False
 
-    def looked(self) -> None:
-        """Note the values of now."""
-        self._views = [space.names.values() for space in self.namespaces]
-        self._held = list(self._all())
+    def looked(self, stamps: list[int]) -> None:
+        """Note what `stamps` returned before all contents were looked at."""
+        self._held = stamps
 
-    def _all(self) -> "itertools.chain[Any]":
-        code = itertools.chain.from_iterable(map(code_of, self.functions))
-        # An added value shifts the last one.
-        return itertools.chain(itertools.chain.from_iterable(self._views), code, [self])
+    def stamps(self) -> list[int]:
+        """Return the counts of changes until now."""
+        return [*map(_value, self._versions), *_changed_functions]
 
     def is_key_of_jax(self, key: Any) -> bool:
         """Return whether a key of a table is jax's or Python's: a primitive, an installed type, or a name."""
@@ -89,6 +93,7 @@ class Contents:
         """Add the modules that were loaded since the last call; they need no look if they are known to be unchanged."""
         if self._n_modules == len(sys.modules):
             return
+        _count_changed_functions()
         self._are_known = are_known
         self._n_modules, prefix = len(sys.modules), f"{self.package}."
         for name, module in dict(sys.modules).items():
@@ -99,7 +104,13 @@ class Contents:
                     self._add_value(name, label, value)
 
     def _add(self, kind: str, module: str, path: str, names: Mapping[Any, Any]) -> None:
-        self.namespaces.append(Namespace(kind, module, path, names, self._are_known))
+        space = Namespace(kind, module, path, names, self._are_known)
+        self.namespaces.append(space)
+        version = compat.version_of(names, kind == "object")
+        if version is None:
+            self._unversioned.append(space)
+        else:
+            self._versions.append(version)
 
     def _add_value(self, module: str, name: str, value: Any) -> None:
         of: Any = type(value)
@@ -145,6 +156,20 @@ class Contents:
 
 
 _of_packages: dict[str, Contents] = {}
+_value = operator.attrgetter("value")
+_changed_functions = [0]
+"""How often the code or the defaults of any function were replaced."""
+
+
+def _on_event(event: str, arguments: tuple[Any, ...], count: list[int] = _changed_functions) -> None:
+    if event == "object.__setattr__":
+        count[0] += 1
+
+
+@functools.cache
+def _count_changed_functions() -> None:
+    """Count replaced code and defaults from now on: Python reports them to audit hooks, and cannot remove a hook."""
+    sys.addaudithook(_on_event)
 
 
 def contents_of(package: str) -> Contents:

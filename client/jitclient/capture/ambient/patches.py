@@ -78,15 +78,17 @@ def find_patches(package: str) -> tuple[Place, ...]:
     """Return the places that the program changed in a package's modules and in the classes defined there."""
     contents = contents_of(package)
     contents.add_loaded()
-    if not contents.holds_the_same():
+    if not contents.hold_the_same():
+        stamps = contents.stamps()
         for space in contents.namespaces:
             if not space.holds_the_same():
                 names = dict(space.names)
                 space.places = tuple(map(space.place, _changed(contents, space, names)))
                 space.held = tuple(names.values())
-        contents.looked()
-    found = [place for space in contents.namespaces for place in space.places]
-    return (*found, *_changed_functions(contents))
+        found = (place for space in contents.namespaces for place in space.places)
+        contents.changed = (*found, *_changed_functions(contents))
+        contents.looked(stamps)
+    return contents.changed
 
 
 def _changed_functions(contents: Contents) -> Iterator[Place]:
