@@ -59,7 +59,7 @@ def why(key: str, key2: str | None) -> None:
         from jitserver.store import offline
         from jitserver.store.explain import explain as compared
 
-        explained = compared(offline.find, offline.named, question)
+        explained = compared(offline, question)
     if explained is None or explained.found is None:
         raise click.ClickException("one of the programs was removed meanwhile. See `jitserver cache ls`.")
     lines = _answer(explained, explained.found)
@@ -93,7 +93,7 @@ def _print(found: list[tuple[EntryInfo, dict[str, Any]]]) -> None:
 def _answer(explained: Explained, entry: EntryInfo) -> list[str]:
     lines = [f"{_named(entry)}, made in {seconds(sum(entry.seconds.values()))}"]
     if explained.nearest is None:
-        return [*lines, "is the only program of that name"]
+        return [*lines, "resembles no other program in the cache"]
     lines.append(f"differs from {_named(explained.nearest)} in")
     return lines + ([f"  {difference}" for difference in explained.differences] or ["  nothing"])
 

@@ -73,7 +73,7 @@ def _making_of(together: list[_Request], now: float) -> Making:
     clients = [maker.client, *(pending.client for pending in together if pending is not maker)]
     return Making(
         key=maker.key,
-        label=labels.of_call(request.name, request.lookup.signature.leaves),
+        label=labels.of_program(request),
         phase=maker.phase or "loading",
         seconds=now - maker.since,
         pids=tuple(client.pid for client in clients if not client.is_abandoned()),

@@ -235,6 +235,7 @@ class JitService(Service):  # type: ignore[misc]
             has_effects=entry.program.has_effects,
             level=level,
             saved=0.0 if made else sum(seconds.values()),
+            saved_compiling=0.0 if made else seconds.get("compile", 0.0),
             why=entry.program.why_remade if level == "remade" else "",
             phases=phases,
         )
@@ -351,7 +352,7 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(explaining.Why)
     def exposed_why(self, connection: DaemonConnection, request: explaining.Why) -> explaining.Explained | None:
-        return compared(self.engine.cache.get, self.engine.cache.named, request)
+        return compared(self.engine.cache, request)
 
     @verb(introspection.Match)
     def exposed_remove(self, connection: DaemonConnection, match: introspection.Match) -> list[str]:

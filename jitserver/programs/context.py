@@ -19,7 +19,7 @@ from jitclient.errors import DaemonUnavailable, SettingsError
 from jitclient.jaxside import client_device, shardings
 from jitclient.jaxside.context import DEFAULTS
 from jitclient.wire.introspection import DeviceMemory
-from jitclient.wire.messages import DeviceInfo
+from jitclient.wire.messages import DeviceInfo, Lookup
 from jitclient.wire.shardings import Mesh, Sharding
 from jitserver.programs.devices.backend import backend
 from jitserver.programs.packages import Packages
@@ -153,6 +153,11 @@ def of_process() -> dict[str, str]:
 def of_machine() -> dict[str, str]:
     """Return the part that executables share, and that no trace depends on, by label."""
     return {"backend": backend().version or cpu_features()}
+
+
+def of_lookup(lookup: Lookup) -> dict[str, str]:
+    """Return the context of a program's key that only the daemon knows, by label."""
+    return {**of_process(), **of_machine(), **{name: packages().version(name) for name in lookup.packages}}
 
 
 def jax_versions() -> dict[str, str]:

@@ -24,8 +24,9 @@ from jitserver.programs.programs import RUNNING, Programs, request_of
 from jitserver.programs.recorder import Recorder
 from jitserver.programs.traces import output
 from jitserver.programs.traces.ambient_reads import monotonic
-from jitserver.store.explain import compare_with_nearest
+from jitserver.store.explain import with_nearest
 from jitserver.store.journal import Journal
+from jitserver.store.key_parts import Compared
 from jitserver.store.tiers import Tiers
 
 log = logging.getLogger(__name__)
@@ -136,11 +137,12 @@ class Engine:
 
     def explain(self, request: Explain) -> Explained:
         """Return whether a program exists, and how it differs from the most similar one."""
-        key = self.programs.key_of(request.lookup)
+        lookup = request.request.lookup
+        key = self.programs.key_of(lookup)
         if isinstance(key, tuple):
             return Explained("", None, None, (), names=key)
-        components, refusal = keys.components_of(key, request.parts), self.programs.refusal(key.text)
-        found = compare_with_nearest(self.cache.get, self.cache.named, key.text, components, request.name, refusal)
+        asked = Compared(key.components().rows, context.of_lookup(lookup), request.request, request.capture)
+        found = with_nearest(self.cache, key.text, asked, self.programs.refusal(key.text))
         found.crashes = self.journal.strikes.refusal(found.key)
         if found.found is None:
             in_lab = self.programs.in_lab(key)

@@ -6,14 +6,9 @@ from collections.abc import Mapping
 import msgspec
 
 from jitclient.core.digests import digest
-from jitclient.wire.encoding import decoded
-from jitclient.wire.explaining import KeyPart, decode_parts, encode_parts
 from jitclient.wire.messages import Lookup, Manifest
 from jitserver.programs import context
 from jitserver.store.entry import MACHINE, MANIFEST, KeyComponents
-
-_DAEMON_ROWS = ("packages", "process", MACHINE)
-"""Components that only the daemon knows: mappings from names to texts."""
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 
@@ -39,9 +34,9 @@ class CallKey:
         rows = {**self.rows, MANIFEST: _encode(manifest)}
         return CallKey(_digest(rows), rows, self.base)
 
-    def components(self, parts: bytes = b"") -> KeyComponents:
-        """Return the components of the key, with encoded descriptions of their parts."""
-        return KeyComponents({row: digest(part) for row, part in self.rows.items()}, parts)
+    def components(self) -> KeyComponents:
+        """Return the components of the key."""
+        return KeyComponents({row: digest(part) for row, part in self.rows.items()})
 
 
 def call_key(lookup: Lookup) -> CallKey:
@@ -69,17 +64,3 @@ def call_key(lookup: Lookup) -> CallKey:
 
 def _digest(rows: Mapping[str, bytes]) -> str:
     return digest(b"".join(f"{label}:{len(row)}:".encode() + row for label, row in rows.items())).hex()
-
-
-def components_of(key: CallKey, parts: bytes) -> KeyComponents:
-    """Return the components of a key with their descriptions.
-
-    Args:
-        key: the call key.
-        parts: the client's descriptions of its components.
-    """
-    described = decode_parts(parts)
-    for row in _DAEMON_ROWS:
-        held = decoded(key.rows[row], dict[str, str])
-        described += [KeyPart(row, name, text.encode(), text) for name, text in held.items()]
-    return key.components(encode_parts(described))

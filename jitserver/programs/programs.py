@@ -43,7 +43,7 @@ _MAX_DISK_STRIKES = 2
 _MAX_REFUSALS, _MAX_AGREED = 10_000, 65_536
 _MAX_CANDIDATES = 32
 _MAX_CANDIDATE_BYTES = 256 << 20  # of captures
-_NO_COMPONENTS = KeyComponents({}, b"")
+_NO_COMPONENTS = KeyComponents({})
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -240,7 +240,7 @@ class Programs:
             _check_lookup(there, settled.lookup)
             candidate.entry.info.key = key.text
             return
-        for name, agreed in zip(settled.manifest.names, settled.state, strict=False):
+        for name, agreed in zip(settled.manifest.names, settled.manifest.state, strict=False):
             self._agreed.put(name, agreed)
         request = msgspec.structs.replace(candidate.request, manifest=settled.manifest)
         entry = candidate.entry
@@ -365,7 +365,7 @@ class Programs:
     ) -> Program:
         """Make a program, which the crash journal and the counters record."""
         self.counters.add(misses=1)
-        label = labels.of_call(request.name, request.lookup.signature.leaves)
+        label = labels.of_program(request)
         with self.journal.recording("unpacking", key.text, label) as next_phase:
 
             def report_next(phase: str) -> None:
@@ -380,7 +380,7 @@ class Programs:
     def _keep(self, key: CallKey, entry: Entry, request: Prepare, payload: bytes) -> Entry:
         """Store a program under a key, in memory and on disk."""
         assert request.manifest is not None
-        entry.components = keys.components_of(key, request.parts)
+        entry.components = key.components()
         entry.info = msgspec.structs.replace(entry.info, key=key.text, base=key.base, names=request.manifest.names)
         built: Program = entry.program
         built.mark = mark(RUNNING, key.text, entry.info.label)

@@ -12,8 +12,7 @@ import msgspec
 
 from jitclient.api.report import ProgramRow, Report
 from jitclient.wire import labels
-from jitclient.wire.explaining import decode_parts
-from jitserver.store import offline
+from jitserver.store import key_parts, offline
 from jitserver.store.entry import Stored
 
 _MAX_NAMED = 4
@@ -47,19 +46,16 @@ def used(row: ProgramRow) -> Used:
     """Return a program of a report, with the names in its capture."""
     name = row.program.partition("(")[0]
     # The most recently used first: the report has no keys.
-    stored = next((each for each in offline.named(name) if each.info.label == row.program), None)
+    infos = sorted(offline.infos(name), key=lambda info: -info.last_used)
+    stored = next((offline.stored(info.key) for info in infos if info.label == row.program), None)
     if stored is None:
         return Used(row.program, row.seconds, None)
     return Used(row.program, sum(stored.info.seconds.values()), frozenset({name, *_names(stored)}))
 
 
 def _names(stored: Stored) -> Iterator[str]:
-    try:
-        parts = decode_parts(stored.components.parts)
-    except msgspec.MsgspecError:  # the disk is damaged
-        return
-    for part in parts:
-        if part.row == "capture" and (found := _CODE.fullmatch(part.label)):
+    for part in key_parts.of_capture(key_parts.of_stored(offline, stored), ""):
+        if found := _CODE.fullmatch(part.label):
             kind, label = found.groups()
             yield from re.findall(r"\w+", label)
             # The source of a module may be captured whole.

@@ -33,7 +33,7 @@ _PRIMARY_CODE = 0xFF
 _BLOCK_BYTES = 4096
 """Bytes of a block, in which file systems allocate files."""
 
-FORMAT = 5
+FORMAT = 6
 """Version of the tables, and of the messages and captures in them.
 
 A catalog of a different version is moved to quarantine.
@@ -49,7 +49,7 @@ CREATE TABLE programs (
 CREATE INDEX bases ON programs (base);
 CREATE TABLE details (
     key TEXT PRIMARY KEY REFERENCES programs ON DELETE CASCADE,
-    rows BLOB NOT NULL, parts BLOB NOT NULL, facts BLOB NOT NULL, request BLOB NOT NULL, checksum BLOB NOT NULL
+    rows BLOB NOT NULL, facts BLOB NOT NULL, request BLOB NOT NULL, checksum BLOB NOT NULL
 );
 CREATE TABLE blobs (key TEXT PRIMARY KEY, bytes INTEGER NOT NULL, checksum BLOB NOT NULL) WITHOUT ROWID;
 """
@@ -162,10 +162,6 @@ class Catalog:
         rows = map(_Program._make, self._rows(f"SELECT * FROM programs {where}", *values))
         return [_info(row) for row in rows if self._is_sound("programs", row)]
 
-    def named(self, name: str, limit: int = 200) -> list[Stored]:
-        """Return at most `limit` programs whose function has that name, the most recently used first."""
-        return self._stored("WHERE name = ? ORDER BY last_used DESC LIMIT ?", name, limit)
-
     def add(self, stored: Stored, sizes: dict[str, int]) -> None:
         """Add or replace a program.
 
@@ -180,7 +176,7 @@ class Catalog:
             _insert(
                 run, "programs", info.key, info.base, info.name, stored.executable, stored.capture, *used, _encode(info)
             )
-            _insert(run, "details", info.key, _encode(dict(made.rows)), made.parts, stored.facts, stored.request)
+            _insert(run, "details", info.key, _encode(dict(made.rows)), stored.facts, stored.request)
             for name, size in sizes.items():
                 _insert(run, "blobs", name, size)
 
@@ -262,8 +258,8 @@ class Catalog:
         for row in self._rows(f"{_STORED} {where}", *values):
             program, details = _Program._make(row[:width]), row[width:]
             if self._is_sound("programs", program, details):
-                _, rows, parts, facts, request, _ = details
-                components = KeyComponents(unpacked(rows, dict[str, bytes]), parts)
+                _, rows, facts, request, _ = details
+                components = KeyComponents(unpacked(rows, dict[str, bytes]))
                 blobs = program.executable.decode(), program.capture.decode()
                 found.append(Stored(_info(program), components, facts, request, *blobs))
         return found

@@ -122,10 +122,6 @@ class Store:
         """Return the programs of a base key, which differ in their manifests."""
         return self._read(lambda catalog, _: catalog.of_base(base), [])
 
-    def named(self, name: str) -> list[Stored]:
-        """Return programs whose function has that name, the most recently used first; a limited number of them."""
-        return self._read(lambda catalog, _: catalog.named(name), [])
-
     @property
     def nbytes(self) -> int:
         """The total size of blobs and catalog in bytes."""

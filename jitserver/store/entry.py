@@ -25,11 +25,9 @@ class KeyComponents:
 
     Attributes:
         rows: the digest of each row of the table of keys; two keys differ if and only if one of these digests does.
-        parts: encoded description of the parts of each row, for explanations.
     """
 
     rows: Mapping[str, bytes]
-    parts: bytes
 
     @property
     def portable_key(self) -> str:
@@ -129,9 +127,6 @@ class Entry:
             return time.time() - self.info.last_used > _FRESH_SECONDS
         can_return = bool(self.info.disk_bytes) or self.recipe is not None
         return can_return and time.monotonic() - self.program.last_call > _IDLE_SECONDS
-
-
-CachedProgram = Entry | Stored
 
 
 def eviction_score(info: EntryInfo, now: float) -> float:

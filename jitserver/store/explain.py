@@ -1,103 +1,184 @@
-"""Explanations of misses: how a program differs from a given other one, or from the most similar earlier one."""
+"""Explanations of misses: how a program differs from a given other one, or from its nearest earlier relative."""
 
-import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping
 
-from jitclient.wire.explaining import Difference, Explained, KeyPart, Why, decode_parts
-from jitserver.store.entry import CachedProgram, KeyComponents
+from jitclient.capture.explain.parts import Part
+from jitclient.capture.explain.texts import place_of_change
+from jitclient.wire.explaining import Difference, Explained, Why
+from jitclient.wire.introspection import EntryInfo
+from jitclient.wire.messages import Prepare
+from jitserver.store import key_parts
+from jitserver.store.entry import MANIFEST
+from jitserver.store.key_parts import Compared, Programs
 
-Find = Callable[[str], CachedProgram | None]
-"""Function that returns the program of a key, or None."""
+_MAX_COMPARED = 20
+"""Maximum number of programs of one kind (see `_kinds`) that are compared, the most recently used first."""
+_MAX_NEAR = 12
+"""Maximum number of differences in the code and values of a relative."""
 
-Named = Callable[[str], Iterable[CachedProgram]]
-"""Function that returns the programs whose function has a name, the most recently used first."""
+_CAPTURE, _TREE, _LEAVES = "capture", "tree", "leaves"
+_OF_DAEMON = ("packages", "process", "machine")
+_SAME_CODE = "same code as "
 
-_Pair = tuple[KeyPart | None, KeyPart | None]
-
-_MAX_COMPARED = 200
+_Pair = tuple[Part | None, Part | None]
 
 
-def explain(find: Find, named: Named, request: Why) -> Explained | None:
-    """Return how a program differs from a requested other one, or else from the most similar one.
+def explain(programs: Programs, request: Why) -> Explained | None:
+    """Return how a program differs from a requested other one, or else from its nearest relative.
 
     Returns:
         The explanation; None if one of the requested programs does not exist.
     """
-    known = find(request.key)
-    if known is None:
+    stored = programs.stored(request.key)
+    if stored is None:
         return None
+    this = key_parts.of_stored(programs, stored)
     if not request.other:
-        return compare_with_nearest(find, named, known.key, known.components, known.info.name)
-    other = find(request.other)
+        return with_nearest(programs, stored.key, this)
+    other = programs.stored(request.other)
     if other is None:
         return None
-    return Explained(known.key, known.info, other.info, differences(other.components, known.components))
+    return Explained(stored.key, stored.info, other.info, differences(key_parts.of_stored(programs, other), this))
 
 
-def compare_with_nearest(
-    find: Find, named: Named, key: str, components: KeyComponents, name: str, refusal: str = ""
-) -> Explained:
-    """Return how a program differs from the most similar other program of the same function name.
+def with_nearest(programs: Programs, key: str, program: Compared, refusal: str = "") -> Explained:
+    """Return how a program differs from its nearest relative.
 
     Args:
-        find: the look-up by key.
-        named: the look-up by function name.
+        programs: the cache.
         key: the call key; its program may not exist yet.
-        components: the inputs that determine the call key.
-        name: the name of the function.
+        program: the program.
         refusal: the reason why the daemon cannot make the program, for the explanation.
     """
-    found = find(key)
-    others = [known for known in named(name) if known.key != key]
+    infos = {info.key: info for info in programs.infos()}
+    found = infos.pop(key, None)
+    others = sorted(infos.values(), key=lambda info: -info.last_used)
     # A program made later cannot be the reason why this program was made.
     if found is not None:
-        others = [known for known in others if known.info.created < found.info.created] or others
-    compared = [(known, differences(known.components, components)) for known in itertools.islice(others, _MAX_COMPARED)]
-    closest, differ = min(compared, key=lambda pair: len(pair[1]), default=(None, ()))
-    return Explained(key, found.info if found else None, closest.info if closest else None, differ, refusal)
+        others = [info for info in others if info.created < found.created] or others
+    for kind in _kinds(program.request, others):
+        stored = filter(None, (programs.stored(info.key) for info in itertools.islice(kind, _MAX_COMPARED)))
+        compared = [(each.info, differences(key_parts.of_stored(programs, each), program)) for each in stored]
+        near = [pair for pair in compared if _is_near(pair[0], pair[1], program)]
+        if near:
+            closest, differ = min(near, key=lambda pair: len(pair[1]))
+            return Explained(key, found, closest, differ, refusal)
+    return Explained(key, found, None, (), refusal)
 
 
-def differences(old: KeyComponents, new: KeyComponents) -> tuple[Difference, ...]:
+def _kinds(request: Prepare, others: list[EntryInfo]) -> Iterable[list[EntryInfo]]:
+    """Yield relatives, the nearest first: of the same file, in it under another name, of the same module, by name."""
+    file, module = _file(request.where), os.path.basename(_file(request.where))
+    named = [info for info in others if info.name == request.name]
+    in_file = [info for info in named if _file(info.where) == file]
+    yield in_file
+    yield [info for info in others if info.name != request.name and file and _file(info.where) == file]
+    in_module = [info for info in named if info not in in_file and os.path.basename(_file(info.where)) == module]
+    yield in_module
+    yield [info for info in named if info not in in_file and info not in in_module]
+
+
+def _file(where: str) -> str:
+    return where.rpartition(":")[0]
+
+
+def _is_near(info: EntryInfo, differ: tuple[Difference, ...], program: Compared) -> bool:
+    """Return whether a program is a relative, rather than another function that happens to have the same name."""
+    of_code = [each for each in differ if each.row == _CAPTURE]
+    if info.name != program.request.name:
+        return any(each.what.startswith(_SAME_CODE) for each in of_code)
+    return len(of_code) <= _MAX_NEAR
+
+
+def differences(old: Compared, new: Compared) -> tuple[Difference, ...]:
     """Return the differences between two programs; empty if and only if their keys are equal.
 
-    If a row differs although none of its described parts does, the row itself is named.
+    If a row differs although none of its parts does, the row itself is named.
 
     Example:
         >>> [str(difference) for difference in differences(old, new)]
         ['global LR: 0.001 -> 0.002', 'argument x: float32[32,8] -> float32[33,8]']
     """
-    before, after = _by_label(old.parts), _by_label(new.parts)
-    found: list[Difference] = []
+    found: dict[str, list[Difference]] = {}
     for row in dict.fromkeys([*old.rows, *new.rows]):
         if old.rows.get(row) != new.rows.get(row):
-            found += _in_row(before.get(row, {}), after.get(row, {})) or [Difference(row, "", "")]
-    return tuple(found)
+            found[row] = _in_row(row, old, new)
+    # The arguments that came and went have their names, which say more than positions in a tree.
+    if any(None in (each.old, each.new) for each in found.get(_LEAVES, [])):
+        found.pop(_TREE, None)
+    # Other code reads other data, so that only data which both programs read is of interest, if anything else differs.
+    if MANIFEST in found:
+        found[MANIFEST] = found.pop(MANIFEST) or ([] if found else [Difference("data of installed packages", "", "")])
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(found.values())))
 
 
-def _in_row(before: dict[str, KeyPart], after: dict[str, KeyPart]) -> list[Difference]:
-    pairs = {label: (before.get(label), after.get(label)) for label in dict.fromkeys([*before, *after])}
-    changed = {label: (old, new) for label, (old, new) in pairs.items() if _digest(old) != _digest(new)}
-    found = [_difference(label, pair) for label, pair in changed.items() if not _is_implied(label, changed)]
+def _in_row(row: str, old: Compared, new: Compared) -> list[Difference]:
+    if row == MANIFEST:
+        return _of_packages(old, new)
+    if row == _CAPTURE:
+        return _of_capture(old, new)
+    if row in _OF_DAEMON:
+        return _of_daemon(old, new) or [Difference(row, "", "")]
+    return _changed(row, key_parts.of_row(row, old), key_parts.of_row(row, new)) or [Difference(row, "", "")]
+
+
+def _of_capture(old: Compared, new: Compared) -> list[Difference]:
+    theirs, name = old.request.name, new.request.name
+    is_renamed = theirs != name
+    before, after = (key_parts.of_capture(program, name if is_renamed else "") for program in (old, new))
+    found = _changed(_CAPTURE, key_parts.of_inputs(old), key_parts.of_inputs(new))
+    if before and after:
+        found = _changed(_CAPTURE, before, after) + found
+        if is_renamed and not any(each.what == f"code of {name}" for each in found):
+            place = os.path.basename(old.request.where)
+            return [Difference(f"{_SAME_CODE}{theirs}", None, None, place, _CAPTURE), *found]
+    if found:
+        return found
+    is_traced = not (old.request.lookup.function_key and new.request.lookup.function_key)
+    what = "program traced in the client" if is_traced else f"code or values of {name}"
+    return [Difference(what, "", "", "", _CAPTURE)]
+
+
+def _of_daemon(old: Compared, new: Compared) -> list[Difference]:
+    """Return the versions and other facts that differ."""
+    settings = {name for each in (old, new) for name in key_parts.settings_of(each.request.lookup.signature)}
+    pairs = {label: (old.context.get(label), new.context.get(label)) for label in {**old.context, **new.context}}
+    return [Difference(label, *pair) for label, pair in pairs.items() if pair[0] != pair[1] and label not in settings]
+
+
+def _of_packages(old: Compared, new: Compared) -> list[Difference]:
+    """Return the data of packages that both programs read, and that differs."""
+    before = key_parts.state_of(old)
+    after = key_parts.state_of(new, old.request.manifest.names if old.request.manifest is not None else ())
+    return [
+        Difference(name, was[1], after[name][1])
+        for name, was in before.items()
+        if name in after and after[name][0] != was[0]
+    ]
+
+
+def _changed(row: str, before: Iterable[Part], after: Iterable[Part]) -> list[Difference]:
+    old, new = ({part.label: part for part in parts} for parts in (before, after))
+    pairs = {label: (old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])}
+    changed = {label: pair for label, pair in pairs.items() if _digest(pair[0]) != _digest(pair[1])}
+    found = [_difference(row, label, pair) for label, pair in changed.items() if not _is_implied(label, changed)]
     # Names with "__", which Python derives from the user's code, come last.
     return sorted(found, key=lambda found: "__" in found.what)
 
 
-@functools.lru_cache(maxsize=8)
-def _by_label(parts: bytes) -> dict[str, dict[str, KeyPart]]:
-    rows: dict[str, dict[str, KeyPart]] = {}
-    for part in decode_parts(parts):
-        rows.setdefault(part.row, {})[part.label] = part
-    return rows
-
-
-def _digest(part: KeyPart | None) -> bytes | None:
+def _digest(part: Part | None) -> bytes | None:
     return None if part is None else part.digest
 
 
-def _difference(label: str, pair: _Pair) -> Difference:
-    old, new = (None if part is None else part.text for part in pair)
-    return Difference(label, old, new, pair[1].where if pair[1] is not None else "")
+def _difference(row: str, label: str, pair: _Pair) -> Difference:
+    old, new = pair
+    texts = [None if part is None else part.text for part in pair]
+    where = "" if new is None else new.where
+    if old is not None and new is not None and old.code and new.code:
+        where = place_of_change(old.code, new.code) or where
+    return Difference(label, texts[0], texts[1], where, row)
 
 
 def _is_implied(label: str, changed: Mapping[str, _Pair]) -> bool:

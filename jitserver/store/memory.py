@@ -132,11 +132,6 @@ class Memory:
         """Return the programs of a base key, which differ in their manifests."""
         return [entry.info for entry in self.entries() if entry.info.base == base]
 
-    def named(self, name: str) -> list[Entry]:
-        """Return the programs whose function has that name, the most recently used first."""
-        found = [entry for entry in self.entries() if entry.info.name == name]
-        return sorted(found, key=lambda entry: -entry.info.last_used)
-
     def _pop(self, key: str) -> None:
         entry = self._entries.pop(key, None)
         if entry is not None:

@@ -7,9 +7,11 @@ from typing import TypeVar
 
 from jitclient.core import directories
 from jitclient.wire.introspection import EntryInfo
+from jitserver.store import checked_files
 from jitserver.store.catalog import CATALOG, Catalog
 from jitserver.store.checked_files import Corrupt
 from jitserver.store.entry import Stored
+from jitserver.store.environments import BLOBS
 
 Found = TypeVar("Found")
 
@@ -20,14 +22,17 @@ def infos(prefix: str = "") -> list[EntryInfo]:
     return list({info.key: info for infos in found for info in infos}.values())
 
 
-def find(key: str) -> Stored | None:
+def stored(key: str) -> Stored | None:
     """Return the program of a call key, or None."""
-    return next((stored for stored in _each(lambda catalog: catalog.find(key)) if stored is not None), None)
+    return next((found for found in _each(lambda catalog: catalog.find(key)) if found is not None), None)
 
 
-def named(name: str) -> list[Stored]:
-    """Return programs whose function has that name, the most recently used first; a limited number of them."""
-    return [stored for found in _each(lambda catalog: catalog.named(name)) for stored in found]
+def capture(stored: Stored) -> bytes | memoryview:
+    """Return the capture of a program; empty if there is none."""
+    for directory in directories.existing_directories() if stored.capture else ():
+        with contextlib.suppress(OSError, Corrupt):
+            return checked_files.read(directory / BLOBS / stored.capture[:2] / stored.capture)
+    return b""
 
 
 def _each(ask: Callable[[Catalog], Found]) -> list[Found]:

@@ -13,7 +13,7 @@ from jitclient.wire.introspection import EntryInfo
 from jitserver.store import last_use
 from jitserver.store.catalog import Use
 from jitserver.store.disk import Store
-from jitserver.store.entry import MAX_RECIPE_BYTES, CachedProgram, Entry, Recipe, Stored
+from jitserver.store.entry import MAX_RECIPE_BYTES, Entry, Recipe, Stored
 from jitserver.store.memory import Memory
 from jitserver.store.share.lab import Lab
 from jitserver.store.write_behind import Writer
@@ -153,7 +153,7 @@ class Tiers:
         """Return the programs whose key starts with `prefix`, or whose function has that name; all if it is empty."""
         return list({info.key: info for tier in reversed(self._tiers) for info in tier.infos(prefix)}.values())
 
-    def get(self, key: str) -> CachedProgram | None:
+    def get(self, key: str) -> Entry | Stored | None:
         """Return a program from memory, or its description on disk without loading it; None if it is unknown."""
         return self.memory.get(key) or self.store.get(key)
 
@@ -162,14 +162,22 @@ class Tiers:
         return [info.names for info in (*self.memory.of_base(base), *self.store.of_base(base))]
 
     def stored(self, key: str) -> Stored | None:
-        """Return the description of a program on disk, after waiting for a pending write; None if it is not stored."""
-        self.writer.wait_for(key)
-        return self.store.get(key)
+        """Return the description of a program on disk, after waiting for a pending write; None if it is not stored.
 
-    def named(self, name: str) -> list[CachedProgram]:
-        """Return programs whose function has that name, the most recently used first; a limited number of them."""
-        found = {known.key: known for tier in reversed(self._tiers) for known in tier.named(name)}
-        return sorted(found.values(), key=lambda known: -known.info.last_used)
+        A program that the disk does not have may have a recipe.
+        """
+        self.writer.wait_for(key)
+        stored, recipe = self.store.get(key), self._recipe(key)
+        return recipe.stored if stored is None and recipe is not None else stored
+
+    def capture(self, stored: Stored) -> bytes | memoryview:
+        """Return the capture of a program; empty if there is none."""
+        recipe = None if stored.capture else self._recipe(stored.key)
+        return recipe.capture if recipe is not None else self.store.blob(stored.capture) or b""
+
+    def _recipe(self, key: str) -> Recipe | None:
+        entry = self.memory.get(key)
+        return self.memory.recipe(key) if entry is None else entry.recipe
 
     # ---- housekeeping
 

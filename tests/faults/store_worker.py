@@ -68,7 +68,7 @@ around(catalog, "commit")
 
 def program(key: str) -> Stored:
     info = EntryInfo(key, "fk", "f", "f.py:1", "f()", "f()", "", {}, {"compile": 1.0}, 0.0, 0, 1.0, 1.0, 0)
-    return Stored(info, KeyComponents({"capture": key.encode()}, b""), key.encode() * 100, b"request")
+    return Stored(info, KeyComponents({"capture": key.encode()}), key.encode() * 100, b"request")
 
 
 store = Store(folder, 1 << 30)

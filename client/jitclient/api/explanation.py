@@ -6,6 +6,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from jitclient.calls.compile_log import NONE_SIMILAR
 from jitclient.calls.decorator import jit
 from jitclient.calls.identity import explained as explained_by
 from jitclient.calls.identity import identify
@@ -19,7 +20,7 @@ from jitclient.jaxside.interop import is_tracer
 from jitclient.session import process
 from jitclient.session.handshake import ask
 from jitclient.wire import labels
-from jitclient.wire.explaining import Difference, Explain
+from jitclient.wire.explaining import Difference
 from jitclient.wire.introspection import EntryInfo
 
 _MAX_SHOWN = 12
@@ -34,7 +35,7 @@ class Explanation:
         program: short form of the call: `step(f32[33,8])`.
         hit: whether the program exists.
         level: "L0": this process has called it; "L1": the daemon has it; "L2": the lab's cache has it; None: a miss.
-        differences: for a miss, the differences of the call from the most similar program of that name.
+        differences: for a miss, the differences of the call from the most similar program.
         nearest: call key of that program.
         cost_seconds: time that making the program took; for a miss, the time that making the most similar one took.
         reason: reason why the daemon cannot make the program, does not answer, or only compiles it.
@@ -58,7 +59,7 @@ class Explanation:
             lines = [self.reason]
         else:
             lines = [f"miss{f', about {cost} to make' if cost else ''}"]
-            lines += ["no program of that name is cached"] if self.nearest is None else []
+            lines += [NONE_SIMILAR] if self.nearest is None else []
             lines += map(str, self.differences[:_MAX_SHOWN])
             more = len(self.differences) - _MAX_SHOWN
             lines += [f"and {more} more differences"] if more > 0 else []
@@ -97,19 +98,19 @@ def explain(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanatio
         return Explanation(remote.__name__, hit=False, reason=decision.reason)
     path = remote.general_path()
     wanted, known = path.look(args, kwargs)
-    program = labels.of_call(wanted.name, wanted.specs)
+    program = wanted.label
     if known:
         return Explanation(program, hit=True, level="L0")
     try:
         budget = capture_budget(wanted, path.capture_costs)
         identity = identify(wanted, functools.partial(path.fresh_capture, budget=budget))
-        question = Explain(identity.lookup, wanted.name, identity.parts())
-        explained = explained_by(functools.partial(ask, process.session().settings), question)
+        request = identity.request(identity.lookup)
+        explained = explained_by(functools.partial(ask, process.session().settings), request, identity.captured)
     except CaptureError as error:
         return Explanation(program, hit=False, reason=f"traced in the client: {error}")
     except DaemonError as error:
         return Explanation(program, hit=False, reason=f"unknown: {error}")
-    note = str(identity.captured.set_order) if identity.order else None
+    note = identity.order or None
     if explained.found is not None and not explained.crashes:
         return Explanation(program, hit=True, level="L1", cost_seconds=_cost(explained.found), note=note)
     if explained.lab_has_trace_only and not explained.crashes:

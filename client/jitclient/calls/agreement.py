@@ -7,7 +7,7 @@ from jitclient.calls.failures import TracesDifferError
 from jitclient.calls.miss import Functions, Miss
 from jitclient.capture.ambient.patches import find_patches
 from jitclient.capture.dump import Capture
-from jitclient.capture.manifest import covers, packages_of, state_digest
+from jitclient.capture.manifest import covers, packages_of
 from jitclient.errors import CaptureError, ProgramsDiffer
 from jitclient.jaxside import tree
 from jitclient.jaxside.evidence import difference_of_evidence, has_same_order, is_same_without_order
@@ -98,25 +98,25 @@ def _trace_changes(miss: Miss, changed: str) -> TracesDifferError:
     return TracesDifferError(miss.decide(trace_changes=changed).reason)
 
 
-def is_explained(miss: Miss) -> bool:
-    """Return whether the difference comes from data in installed packages that the own trace read.
+def changed_data(miss: Miss) -> list[str]:
+    """Return the names of data in installed packages that the own trace read, and that explain the difference.
 
-    The answer is False if user code that was put on a package, outside the names of the manifest, may be the cause
+    There are none if user code that was put on a package, outside the names of the manifest, may be the cause
     as well.
     """
     reads = miss.own.reads
     if reads.unobserved_reason or reads.nonrepeatable or reads.ambient or not reads.names:
-        return False
+        return []
     packages = packages_of(reads.names).union(miss.identity.captured.packages)
     if not all(covers(reads.names, *place) for package in packages for place in find_patches(package)):
-        return False
-    return bool(miss.session.ask(Verb.STATE, State(reads.names, reads.state), list[str]))
+        return []
+    differing: list[str] = miss.session.ask(Verb.STATE, State(reads.names, reads.state), list[str])
+    return differing
 
 
 def settle(miss: Miss, refusal: str = "", order_free: bytes = b"") -> None:
     """Report the outcome to the daemon, which then offers the program to other processes, or refuses the function."""
-    manifest, state = manifest_of(miss), miss.own.reads.state
-    settled = Settle(miss.identity.lookup, miss.wanted.name, manifest, refusal, state, order_free)
+    settled = Settle(miss.identity.lookup, miss.wanted.name, manifest_of(miss), refusal, order_free)
     miss.session.ask(Verb.SETTLE, settled, None)
 
 
@@ -125,8 +125,8 @@ def manifest_of(miss: Miss) -> Manifest:
     reads = miss.own.reads
     # A random state, so that no process finds the program, except a daemon that restarts.
     if reads.unobserved_reason:
-        return Manifest((reads.unobserved_reason,), os.urandom(16))
-    return Manifest(reads.names, state_digest(reads.names, reads.state)) if reads.names else Manifest()
+        return Manifest((reads.unobserved_reason,), (os.urandom(16),))
+    return Manifest(reads.names, reads.state)
 
 
 def _is_reordered(miss: Miss, there: Evidence) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from jitclient.calls import own_program
-from jitclient.calls.agreement import agreed, check_hit, is_explained, settle
+from jitclient.calls.agreement import agreed, changed_data, check_hit, settle
 from jitclient.calls.capture_costs import CaptureCosts
 from jitclient.calls.failures import (
     CaptureNeededError,
@@ -26,6 +26,7 @@ from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.where_to_trace import Where
 from jitclient.capture.dump import Capture
+from jitclient.capture.manifest import A_DEBUGGER, path_of
 from jitclient.core import timeline
 from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon
 from jitclient.session.failures import TraceFailed
@@ -34,6 +35,7 @@ from jitclient.wire.messages import Manifest
 
 # Maximum number of traces of a function whose declared inputs change during the trace.
 _MAX_TRACES = 3
+_MAX_NAMED = 3
 
 
 def program_of(
@@ -165,8 +167,9 @@ def _explained(miss: Miss, difference: str) -> Program:
             decision = miss.decide(foreign_functions=miss.own.unreachable_functions())
             if decision.where is Where.HERE:
                 difference = decision.reason
-            elif is_explained(miss):
-                why = CaptureError("the program changed data in installed packages")
+            elif names := changed_data(miss):
+                shown = ", ".join(path_of(name) for name in names[:_MAX_NAMED])
+                why = CaptureError(f"the program changed data in installed packages: {shown}")
                 return own_program.for_all_processes(miss, why)
     except CaptureError as error:
         difference = f"{difference}; {error}"
@@ -178,6 +181,7 @@ def _refused(miss: Miss, why: str) -> CaptureError:
     with contextlib.suppress(Exception):
         if not miss.own.reads.unobserved_reason:
             settle(miss, why)
-    if not why.startswith("the trace changes"):
+    # A breakpoint is no fault of the function.
+    if not why.startswith("the trace changes") and not miss.own.reads.unobserved_reason.startswith(A_DEBUGGER):
         miss.note = f"{miss.wanted.name} is traced in each process: {why}"
     return CaptureError(why)

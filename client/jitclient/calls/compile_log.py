@@ -2,13 +2,14 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from jitclient.calls import exit_summary
 from jitclient.calls.identity import explained
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.usage import Got, Local, usage
+from jitclient.capture.dump import Capture
 from jitclient.core import timeline
 from jitclient.core.clock import perf_counter
 from jitclient.core.notices import print_notice
@@ -17,15 +18,14 @@ from jitclient.errors import JitserverError
 from jitclient.jaxside.context import logs_compiles
 from jitclient.session.session import Session
 from jitclient.wire import labels
-from jitclient.wire.explaining import Explain
-from jitclient.wire.messages import Lookup, Prepared
+from jitclient.wire.messages import Prepare, Prepared
 
 if TYPE_CHECKING:
     from jitclient.core.spans import Timeline
 
 _log = logging.getLogger("jitclient")
 _MAX_CAUSES = 3
-_FIRST = "the first program of that name"
+NONE_SIMILAR = "no similar program is cached"
 _MAX_EXPLAINING = 0.05
 """Maximum share of a run in which its report asks why programs were made."""
 _ALWAYS_EXPLAINED_SECONDS = 1.0
@@ -36,17 +36,18 @@ _printed: set[tuple[str, str]] = set()
 class CompileLog:
     """Account of the work that getting one program took."""
 
-    def __init__(self, wanted: Specialisation, parts: Callable[[], bytes], why: Exception | None = None) -> None:
+    def __init__(self, wanted: Specialisation, captured: Capture | None, why: Exception | None = None) -> None:
         self.wanted = wanted
-        self.parts = parts  # encodes the parts of the key
+        self.captured = captured  # for the comparison with other programs
         self.why = why  # why the daemon did not trace the function, if so
         self.traced_seconds: float | None = None  # of a trace in this process, if any
 
-    def report(self, session: Session, lookup: Lookup, prepared: Prepared) -> None:
+    def report(self, session: Session, request: Prepare, prepared: Prepared) -> None:
         """Count the program, and print the lines that the settings ask for."""
-        program, compiled = labels.of_call(self.wanted.name, self.wanted.specs), sum(prepared.seconds.values())
+        program, compiled = self.wanted.label, sum(prepared.seconds.values())
         found_in = perf_counter() - self.wanted.since
-        usage.add(Got(program, prepared.level, prepared.why), prepared.saved - found_in if prepared.saved else compiled)
+        got = Got(program, prepared.level, prepared.why)
+        usage.add(got, prepared.saved - found_in if prepared.saved else compiled, prepared.saved_compiling)
         exit_summary.begin()
         took = []
         if self.traced_seconds is not None:
@@ -56,41 +57,41 @@ class CompileLog:
         if prepared.seconds:
             took.append(f"compiled in {labels.seconds(compiled)}")
         if timeline.current is not None:
-            self._record(timeline.current, session, lookup, prepared)
+            self._record(timeline.current, session, request, prepared)
         if took and session.settings.explain:
             # The call must not fail because the cause is unknown.
             with contextlib.suppress(JitserverError):
-                print_notice(f"{program} was {' and '.join(took)}; {self._cause(session, lookup)}")
+                print_notice(f"{program} was {' and '.join(took)}; {self._cause(session, request)}")
         if prepared.seconds and logs_compiles():
             stages = ", ".join(f"{stage} {labels.seconds(seconds)}" for stage, seconds in prepared.seconds.items())
             _log.warning("%s was made on the daemon: %s", program, stages)
 
-    def _record(self, line: "Timeline", session: Session, lookup: Lookup, prepared: Prepared) -> None:
+    def _record(self, line: "Timeline", session: Session, request: Prepare, prepared: Prepared) -> None:
         record = line.program_here()
         if record is None:
             return
         record.level, record.seconds, record.saved = prepared.level, dict(prepared.seconds), prepared.saved
         record.why = prepared.why or ("" if self.why is None else _in_one_line(self.why))
-        record.is_traced_each_time = lookup.function_key == ""
+        record.is_traced_each_time = request.lookup.function_key == ""
         if not prepared.seconds or record.why:
             return
         # The daemon compares the program with all others of the name, which takes long where these are many.
         is_slow = perf_counter() - self.wanted.since > _ALWAYS_EXPLAINED_SECONDS
         if is_slow or line.nanoseconds_of("explain") < _MAX_EXPLAINING * line.now():
             with contextlib.suppress(JitserverError):
-                record.differences = tuple(self._differences(session, lookup))
+                record.differences = tuple(self._differences(session, request))
         else:
             record.differences = (_NOT_ASKED,)
 
-    def _differences(self, session: Session, lookup: Lookup) -> list[str]:
-        """Return the differences from the nearest program of the name, or one line which says that there is none."""
-        found = explained(session.ask, Explain(lookup, self.wanted.name, self.parts()))
-        return [_FIRST] if found.nearest is None else [str(difference) for difference in found.differences]
+    def _differences(self, session: Session, request: Prepare) -> list[str]:
+        """Return the differences from the nearest program, or one line which says that there is none."""
+        found = explained(session.ask, request, self.captured)
+        return [NONE_SIMILAR] if found.nearest is None else [str(difference) for difference in found.differences]
 
-    def _cause(self, session: Session, lookup: Lookup) -> str:
+    def _cause(self, session: Session, request: Prepare) -> str:
         if self.why is not None:
             return _in_one_line(self.why)
-        causes = self._differences(session, lookup)
+        causes = self._differences(session, request)
         more = [f"and {len(causes) - _MAX_CAUSES} more differences"] if len(causes) > _MAX_CAUSES else []
         return "; ".join(causes[:_MAX_CAUSES] + more)
 

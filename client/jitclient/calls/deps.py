@@ -9,6 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from jitclient.capture.codec.plain import is_plain
+from jitclient.capture.codec.values import is_self_contained
 from jitclient.core.clock import time
 from jitclient.core.digests import digest, file_digest
 
@@ -23,11 +24,16 @@ class Input:
     """State of a declared input."""
 
     label: str  # name for the user
-    # Short form of the value; "" for the content of files; None if the capture of `extra` describes the value better.
-    text: str | None
+    # Short form of the value; "" for the content of files, and for objects whose text may run the user's code.
+    text: str
     # Cheap to compute, and different as soon as the input may differ.
     stamp: Hashable
     extra: Any  # part of the capture, and so of the key
+
+    def described(self) -> tuple[str, str, bytes]:
+        """Return label, text and digest of the value for explanations; no digest if the user's code might run."""
+        is_data = is_plain(self.extra) or is_self_contained(self.extra)
+        return self.label, self.text, digest(repr(self.extra).encode(errors="replace"), 8) if is_data else b""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,9 +95,8 @@ def _found(number: int, dep: Any) -> Input:
     if isinstance(dep, str):
         value = os.environ.get(dep)
         return Input(repr(dep), "unset" if value is None else f"{value!r:.{_MAX_LENGTH}}", value, (number, dep, value))
-    if is_plain(dep):
-        return Input(str(number), f"{dep!r:.{_MAX_LENGTH}}", id(dep), (number, "value", dep))
-    return Input(str(number), None, id(dep), dep)
+    text = f"{dep!r:.{_MAX_LENGTH}}" if is_plain(dep) or is_self_contained(dep) else ""
+    return Input(str(number), text, id(dep), (number, "value", dep) if is_plain(dep) else dep)
 
 
 def _stamp(dep: Any) -> Hashable:

@@ -20,6 +20,10 @@ class TracesDifferError(CaptureError):
     """Own trace that differs, or may differ, from the daemon's, so that each process must trace the function."""
 
 
+class OwnFailure(CaptureError):  # noqa: N818
+    """Failure of jitserver itself, or mistake of the user's, which JAX reports in its own words."""
+
+
 @contextlib.contextmanager
 def failures_to_capture_error() -> Iterator[None]:
     """Turn every failure of jitserver into a CaptureError, which leads to the own trace or to a run in this process.
@@ -38,4 +42,4 @@ def failures_to_capture_error() -> Iterator[None]:
         if settings().fallback == "error" and type(error).__name__ == "JaxRuntimeError":
             raise
         what = f"{type(error).__name__}: {error}"
-        raise CaptureError(f"jitserver failed ({what:.300}). Please report this") from error
+        raise OwnFailure(f"jitserver failed ({what:.300}). Please report this") from error

@@ -14,6 +14,7 @@ from jitclient.calls.attempts import CallFailed, attempted
 from jitclient.calls.capture_costs import CaptureCosts
 from jitclient.calls.compilation import program_of
 from jitclient.calls.deps import Deps
+from jitclient.calls.failures import OwnFailure
 from jitclient.calls.identity import raise_if_ambient
 from jitclient.calls.in_process import InProcess, abstract_arguments
 from jitclient.calls.own_trace import OwnTrace
@@ -43,7 +44,6 @@ from jitclient.jaxside.naming import leaf_names
 from jitclient.jaxside.options import JitOptions, Static
 from jitclient.session import process
 from jitclient.session.session import Session
-from jitclient.wire import labels
 from jitclient.wire.messages import Spec
 
 _Key = tuple[Hashable, tuple[Spec, ...], tuple[tuple[int | str, type, Any], ...], context.Context, Hashable]
@@ -129,6 +129,11 @@ class GeneralPath:
                 self._here[key] = self._capture, math.inf
             elif isinstance(error, Incompatible) and key is not None:
                 self._here[key] = self._capture, monotonic() + _REFUSED_SECONDS
+            if isinstance(error, OwnFailure) or isinstance(error.__cause__, OwnFailure):
+                # If it is a mistake of the user's, JAX's error says all.
+                result = self._call_here(args, kwargs, error)
+                self._warn(error)
+                return result
             self._warn(error)
             return self._call_here(args, kwargs, error)
         except JitserverError:
@@ -341,7 +346,7 @@ class GeneralPath:
         line = timeline.current
         if line is None:
             return contextlib.nullcontext()
-        return line.program(labels.of_call(wanted.name, wanted.specs), wanted.where)
+        return line.program(wanted.label, wanted.where)
 
     def _wanted(self, key: _Key) -> Specialisation:
         shape, specs, given, here, _ = key

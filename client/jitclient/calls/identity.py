@@ -1,8 +1,7 @@
-"""Identity of a program: the inputs of its call key, and the parts of that key in the user's terms."""
+"""Identity of a program: the inputs of its call key, and the request that makes the program."""
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,18 +12,14 @@ from jitclient.calls.where_to_trace import Facts, where_to_trace
 from jitclient.capture.ambient import process_state
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture
-from jitclient.capture.explain.parts import parts_of
-from jitclient.capture.manifest import state_digest, state_of
-from jitclient.core.digests import digest
+from jitclient.capture.manifest import state_of
 from jitclient.errors import CaptureError
 from jitclient.jaxside import device_options, tree
-from jitclient.jaxside.context import DEFAULTS, uncarried
-from jitclient.jaxside.naming import argument_name, shown
-from jitclient.wire.explaining import Explain, Explained, KeyPart, encode_parts
-from jitclient.wire.messages import Lookup, Manifest, Signature, Spec, Verb
-from jitclient.wire.shardings import JitShardings, Sharding
-
-_MAX_LENGTH = 80
+from jitclient.jaxside.context import uncarried
+from jitclient.jaxside.naming import argument_name
+from jitclient.wire.explaining import Explain, Explained
+from jitclient.wire.messages import UPLOAD_BYTES, Lookup, Manifest, Prepare, Signature, Traced, Verb
+from jitclient.wire.shardings import JitShardings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,27 +31,11 @@ class Identity:
     lookup: Lookup
     inputs: tuple[Input, ...]  # declared inputs
     wanted: Specialisation  # with the state of this process in its context
-    # Stands for the iteration order of sets, if the program may depend on it.
-    order: tuple[Input, ...]
+    order: str  # how the program depends on the iteration order of sets; empty if it does not
 
-    def parts(self) -> bytes:
-        """Return the encoded parts of the key, for people."""
-        captured, inputs = self.captured, self.inputs + self.order
-        taken = parts_of(captured.payload, captured.locations, dict(self._named_extras()))
-        texts = {_input_label(found): found.text for found in inputs if found.text is not None}
-        parts = [KeyPart("capture", p.label, p.digest, texts.get(p.label, p.text), p.where) for p in taken]
-        return encode_parts([*parts, *_parts_of_signature(self.wanted, self.lookup.signature)])
-
-    def _named_extras(self) -> Iterator[tuple[int, str]]:
-        """Yield positions and names of the values that were captured for this call."""
-        wanted = self.wanted
-        named = [(f"static {_static_name(wanted, where)}", value) for where, value in wanted.statics]
-        named += [(f"option {name}", value) for name, value in wanted.options.of_program().items()]
-        named += [(_input_label(found), found.extra) for found in self.inputs + self.order]
-        for name, value in named:
-            index = self.captured.index_of(value)
-            if index is not None:
-                yield index, name
+    def request(self, lookup: Lookup, traced: Traced | None = None, manifest: Manifest | None = None) -> Prepare:
+        """Return the request to make the program."""
+        return request_of(self.wanted, lookup, traced, manifest, self.inputs)
 
 
 def raise_if_ambient(captured: Capture, deps: Deps | None) -> None:
@@ -80,11 +59,11 @@ def identify(wanted: Specialisation, capture: Callable[[tuple[Any, ...]], Captur
     raise_if_ambient(captured, wanted.deps)
     where_to_trace(Facts(setting=uncarried(wanted.context))).raise_if_here()
     wanted = dataclasses.replace(wanted, context=(*wanted.context, *process_state.current()))
-    order: tuple[Input, ...] = ()
+    order = ""
     if captured.set_order is not None:
         if captured.set_order.key is None:
             raise CaptureError(str(captured.set_order))
-        order = (Input("order of sets", str(captured.set_order), None, captured.set_order.key),)
+        order = str(captured.set_order)
     signature = signature_of(wanted, captured)
     lookup = Lookup(captured.key, captured.function_key, captured.packages, signature, captured.locations)
     return Identity(captured, lookup, inputs, wanted, order)
@@ -126,82 +105,35 @@ def _shardings(wanted: Specialisation, ref: values.Ref) -> JitShardings | None:
 def manifests_of(lists: Sequence[tuple[str, ...]]) -> tuple[Manifest, ...]:
     """Return the state of this process for lists of names."""
     known = {name: value for names in lists for name, value in zip(names, state_of(names), strict=True)}
-    return tuple(Manifest(names, state_digest(names, [known[name] for name in names])) for names in lists)
+    return tuple(Manifest(names, tuple([known[name] for name in names])) for names in lists)
 
 
-def explained(ask: Callable[[Verb, Explain, type[Explained]], Explained], question: Explain) -> Explained:
+def explained(
+    ask: Callable[[Verb, Explain, type[Explained]], Explained], request: Prepare, captured: Capture | None
+) -> Explained:
     """Ask the daemon how a program differs from the nearest one."""
+    capture = b"" if captured is None or len(captured.payload) > UPLOAD_BYTES else captured.payload
+    question = Explain(request, capture)
     answer = ask(Verb.EXPLAIN, question, Explained)
     if answer.names:
-        question.lookup = msgspec.structs.replace(question.lookup, manifests=manifests_of(answer.names))
+        lookup = msgspec.structs.replace(question.request.lookup, manifests=manifests_of(answer.names))
+        question = Explain(msgspec.structs.replace(question.request, lookup=lookup), question.capture)
         answer = ask(Verb.EXPLAIN, question, Explained)
     return answer
 
 
-# ---- parts of the key, for people
-
-
-def parts_of_traced(wanted: Specialisation, key: str, signature: Signature) -> bytes:
-    """Return the encoded parts for a function traced in this process; `key` is the digest of the program."""
-    program = KeyPart("capture", "program traced in the client", key.encode(), "")
-    return encode_parts([program, *_parts_of_signature(wanted, signature)])
-
-
-def _input_label(found: Input) -> str:
-    return f"declared input {found.label}"
-
-
-def _parts_of_signature(wanted: Specialisation, signature: Signature) -> Iterator[KeyPart]:
-    names = list(tree.as_sent(wanted.names, wanted.order))
-    for name, spec in zip(names, signature.leaves, strict=True):
-        yield _part("leaves", f"argument {name}", _spec_text(spec))
-    yield _part("tree", "structure of the arguments", _structure_text(wanted.structure), signature.tree)
-    for (where, value), (_, message) in zip(wanted.statics, signature.statics, strict=False):
-        yield _part("statics", f"static {_static_name(wanted, where)}", _value_text(value), message)
-    donated = ", ".join(names[position] for position in signature.donated)
-    yield _part("donated", "donated arguments", donated or "none")
-    options = wanted.options.of_program()
-    for name, message in signature.options:
-        yield _part("options", f"option {name}", _value_text(options[name]), message)
-    if signature.shardings is not None:
-        yield _part("shardings", "keywords about devices", _placed_text(wanted), signature.shardings)
-    for name, setting in {**DEFAULTS, **dict(wanted.context)}.items():
-        yield _part("settings", name, repr(setting) if isinstance(setting, str) else str(setting))
-
-
-def _part(row: str, label: str, text: str, value: Any = None) -> KeyPart:
-    data = text.encode() if value is None else msgspec.msgpack.encode(value)
-    return KeyPart(row, label, digest(data, 8), text)
-
-
-def _value_text(value: Any) -> str:
-    return f"{value!r:.{_MAX_LENGTH}}" if values.is_self_contained(value) else type(value).__qualname__
+def request_of(
+    wanted: Specialisation,
+    lookup: Lookup,
+    traced: Traced | None = None,
+    manifest: Manifest | None = None,
+    inputs: tuple[Input, ...] = (),
+) -> Prepare:
+    """Return the request to make a program, with its description for people."""
+    names = [*wanted.names_sent, *(_static_name(wanted, where) for where, _ in wanted.statics)]
+    described = tuple(found.described() for found in inputs)
+    return Prepare(lookup, wanted.name, wanted.where, traced, tuple(names), described, manifest)
 
 
 def _static_name(wanted: Specialisation, where: int | str) -> str:
     return where if isinstance(where, str) else argument_name(wanted.fun, where)
-
-
-def _spec_text(spec: Spec) -> str:
-    weak = ", weakly typed" if spec.weak_type else ""
-    return f"{spec.dtype}[{','.join(map(str, spec.shape))}]{weak}{_where(spec.sharding)}"
-
-
-def _where(sharding: Sharding | None) -> str:
-    if sharding is None or sharding.mesh is None:
-        return ""
-    if not sharding.mesh.axes:
-        return f" on device {sharding.mesh.devices[0]}"
-    axes = ", ".join(f"{name}={size}" for name, size in sharding.mesh.axes)
-    return f" over {sharding.spec} of {axes}"
-
-
-def _placed_text(wanted: Specialisation) -> str:
-    given = wanted.options.about_devices()
-    return f"{', '.join(f'{name}={value}' for name, value in given.items()):.{_MAX_LENGTH}}"
-
-
-def _structure_text(structure: tree.Structure) -> str:
-    """Return a structure as text, `((*, {'w': *}), {})`: positional arguments, then keywords."""
-    text = shown(structure, itertools.repeat("*"))
-    return text if len(text) <= _MAX_LENGTH else f"{text[: _MAX_LENGTH - 1]}…"

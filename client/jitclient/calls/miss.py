@@ -33,7 +33,6 @@ from jitclient.jaxside.context import on_mesh
 from jitclient.jaxside.static_leaves import StaticLeaf
 from jitclient.session import programs
 from jitclient.session.session import Session
-from jitclient.wire import labels
 from jitclient.wire.messages import DeviceInfo, Evidence, Found, Lookup, Manifest, Prepare, Prepared, Verb
 
 Functions = Sequence[Callable[..., tuple[Any, ...]]]
@@ -100,7 +99,7 @@ class Miss:
         ).raise_if_here()
         self.identity = identify(wanted, self._capture_before)
         self.inputs = self.identity.inputs
-        return self.decide(set_order=str(self.identity.captured.set_order) if self.identity.order else "")
+        return self.decide(set_order=self.identity.order)
 
     def _capture_before(self, extras: tuple[Any, ...]) -> Capture:
         """Capture the function with extras; if they cannot be captured, keep a capture of the function alone."""
@@ -204,7 +203,7 @@ class Miss:
     # ---- the daemon
 
     def _progress(self) -> contextlib.AbstractContextManager[None]:
-        return progress.shown(labels.of_call(self.wanted.name, self.wanted.specs), self.session.settings.progress)
+        return progress.shown(self.wanted.label, self.session.settings.progress)
 
     def look_up(self, lookup: Lookup, deref: values.Deref) -> tuple[Found, int]:
         """Look up a program on the daemon; the results are those of `programs.look_up`."""
@@ -219,8 +218,8 @@ class Miss:
         force_trace: bool = False,
     ) -> tuple[Prepared, int]:
         """Make the daemon trace and compile the function; the results are those of `programs.make`."""
-        captured, parts = self.identity.captured, self.identity.parts()
-        request = Prepare(lookup, self.wanted.name, self.wanted.where, None, parts, manifest, force_trace)
+        captured, request = self.identity.captured, self.identity.request(lookup, manifest=manifest)
+        request.force_trace = force_trace
         with self._progress():
             return programs.make(self.session, request, captured.payload, captured.object_at, meanwhile)
 
@@ -231,7 +230,7 @@ class Miss:
 
     def report(self, lookup: Lookup, prepared: Prepared) -> None:
         """Log a program that was made from the capture, or found."""
-        CompileLog(self.wanted, self.identity.parts).report(self.session, lookup, prepared)
+        CompileLog(self.wanted, self.identity.captured).report(self.session, self.identity.request(lookup), prepared)
 
     # ---- the program
 

@@ -1,14 +1,12 @@
 """Programs made from the own trace, and compiled on the daemon."""
 
-import functools
-
 import msgspec
 
 from jitclient.calls.agreement import manifest_of, unchanged
 from jitclient.calls.compile_log import CompileLog
 from jitclient.calls.deps import stamp_of
 from jitclient.calls.failures import InputsChangedError, failures_to_capture_error
-from jitclient.calls.identity import parts_of_traced, signature_of
+from jitclient.calls.identity import request_of, signature_of
 from jitclient.calls.miss import Miss
 from jitclient.calls.own_trace import Exported
 from jitclient.calls.program import Program
@@ -38,8 +36,8 @@ def for_all_processes(miss: Miss, why: CaptureError | None) -> Program:
     after = unchanged(miss)
     structure, evidence = tree.encode(own.structure(), miss.ref), own.comparable_evidence(miss.ref)
     traced = Traced(exported.key, exported.results, structure, evidence, exported.foreign, own.seconds)
-    log = CompileLog(miss.wanted, identity.parts, why)
-    return _sent(miss, identity.lookup, exported.program, traced, manifest_of(miss), log, after)
+    log = CompileLog(miss.wanted, after, why)
+    return _sent(miss, identity.request(identity.lookup, traced, manifest_of(miss)), exported.program, log, after)
 
 
 def for_this_process(miss: Miss, why: CaptureError) -> Program:
@@ -57,12 +55,10 @@ def for_this_process(miss: Miss, why: CaptureError) -> Program:
     try:
         with failures_to_capture_error():
             exported = _exported(miss)
-            signature = signature_of(wanted, None)
-            key = exported.lookup_key()
-            log = CompileLog(wanted, functools.partial(parts_of_traced, wanted, key, signature), why)
-            lookup = Lookup(key, "", (), signature)
+            lookup = Lookup(exported.lookup_key(), "", (), signature_of(wanted, None))
             traced = Traced(exported.key, exported.results, tree.UNKNOWN, foreign=exported.foreign)
-            made = _sent(miss, lookup, exported.program, traced, Manifest(), log, _current(miss))
+            request = request_of(wanted, lookup, traced, Manifest())
+            made = _sent(miss, request, exported.program, CompileLog(wanted, None, why), _current(miss))
     except CaptureError as error:
         raise error if str(error) in str(why) else CaptureError(f"{why}; {error}") from error
     if miss.note:
@@ -108,22 +104,19 @@ def _current(miss: Miss) -> Capture | None:
 
 def _sent(
     miss: Miss,
-    lookup: Lookup,
+    request: Prepare,
     program: bytes,
-    traced: Traced,
-    manifest: Manifest,
     log: CompileLog,
     watched: Capture | None,
 ) -> Program:
-    wanted, session = miss.wanted, miss.session
+    session = miss.session
     log.traced_seconds = miss.own.seconds
-    found, generation = miss.look_up(lookup, values.no_deref)
+    found, generation = miss.look_up(request.lookup, values.no_deref)
     prepared = found.prepared
     if prepared is None:
-        request = Prepare(lookup, wanted.name, wanted.where, traced, log.parts(), manifest)
         prepared, generation = miss.make_from_program(request, program)
     session.count_client_trace()
-    log.report(session, lookup, prepared)
-    if not traced.evidence.digest:  # the key is the program's own digest
-        prepared = msgspec.structs.replace(prepared, evidence=Evidence(lookup.capture_key.encode()))
+    log.report(session, request, prepared)
+    if not request.traced.evidence.digest:  # the key is the program's own digest
+        prepared = msgspec.structs.replace(prepared, evidence=Evidence(request.lookup.capture_key.encode()))
     return miss.program(prepared, generation, watched, miss.own.unflatten())

@@ -16,6 +16,7 @@ from jitclient.jaxside import tree
 from jitclient.jaxside.context import Context
 from jitclient.jaxside.naming import leaf_names
 from jitclient.jaxside.options import JitOptions, Static
+from jitclient.wire import labels
 from jitclient.wire.messages import Spec
 
 
@@ -68,6 +69,17 @@ class Specialisation:
     def names(self) -> list[str]:
         """Paths of the leaves, in the user's terms."""
         return leaf_names(self.fun, self.structure, [where for where, _ in self.statics])
+
+    @functools.cached_property
+    def names_sent(self) -> tuple[str, ...]:
+        """Paths of the leaves, in wire order."""
+        return tuple(tree.as_sent(self.names, self.order))
+
+    @functools.cached_property
+    def label(self) -> str:
+        """Short form of the call: `step(f32[8], f32[33,8])`."""
+        names = self.names_sent if len(self.specs) > labels.MAX_LEAVES else ()
+        return labels.of_call(self.name, self.specs_sent, names)
 
     @property
     def specs_sent(self) -> tuple[Spec, ...]:

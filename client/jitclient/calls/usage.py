@@ -30,14 +30,18 @@ class Usage:
         # How often each program was got from each level, and the seconds that this saved or, for "made", took.
         self.got: defaultdict[Got, tuple[int, float]] = defaultdict(lambda: (0, 0.0))
         self.local: defaultdict[Local, int] = defaultdict(int)
+        self.saved_compiling = 0.0
+        """Seconds of compiling that found programs saved, as JAX's own cache would."""
 
     def clear(self) -> None:
         """Forget all counts, those of the process that this one was forked from."""
         self.got.clear()
         self.local.clear()
+        self.saved_compiling = 0.0
 
-    def add(self, got: Got, seconds: float) -> None:
-        """Count a program that was got, and the seconds that this saved or took."""
+    def add(self, got: Got, seconds: float, saved_compiling: float = 0.0) -> None:
+        """Count a program that was got, the seconds that this saved or took, and those of compiling that it saved."""
+        self.saved_compiling += saved_compiling
         times, before = self.got[got]
         self.got[got] = times + 1, before + seconds
 

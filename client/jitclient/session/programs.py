@@ -85,7 +85,7 @@ def make(
         return prepared
 
     def tell_what_continues() -> None:
-        label = labels.of_call(request.name, request.lookup.signature.leaves)
+        label = labels.of_program(request)
         print_notice(f"the daemon continues to compile {label} for later calls; `jitserver top` lists it")
 
     with session.lock:

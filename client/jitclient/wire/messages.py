@@ -14,7 +14,7 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 20
+PROTOCOL = 21
 """Version of the protocol, compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, REPLY, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK, ANNOTATE = 16, 17, 18, 19, 20, 21, 22, 23, 24
@@ -222,10 +222,10 @@ class Signature(Message):
 
 
 class Manifest(Part, frozen=True):
-    """Data outside the capture that a trace read: the names, and one digest of their state."""
+    """Data outside the capture that a trace read: the names, and the state of each."""
 
     names: Names = ()
-    state: bytes = b""
+    state: Annotated[tuple[bytes, ...], Items] = ()
 
 
 class Lookup(Message):
@@ -299,13 +299,17 @@ class Prepare(Message):
 
     The daemon compiles the uploaded capture or, if `traced` is given, the uploaded program. Without a `manifest`, other
     processes find the program only after a Settle.
+
+    For people are `where`, the file and line of the function; `names`, those of the arguments' leaves and of the static
+    arguments; and `inputs`, the label, the text and the digest of each declared input.
     """
 
     lookup: Lookup
     name: str
-    where: str  # file and line of the function, for people
+    where: str
     traced: Traced | None = None
-    parts: bytes = b""  # parts of the key, for people: see explaining.py
+    names: Annotated[tuple[str, ...], msgspec.Meta(max_length=2 * MAX_ITEMS)] = ()
+    inputs: Annotated[tuple[tuple[str, str, bytes], ...], Items] = ()
     manifest: Manifest | None = None
     # Trace the function even if the program exists, to compare traces.
     force_trace: bool = False
@@ -315,15 +319,14 @@ class Settle(Message):
     """Result of the client's comparison of its own trace with the prepared program.
 
     If the traces agree, processes with this manifest find the program from now on. If there is a reason `why` not,
-    functions with this manifest are traced in each process. `state` has the digest of each name of the manifest.
-    `order_free` is the digest of the trace without its order, if the traces differ only in their order.
+    functions with this manifest are traced in each process. `order_free` is the digest of the trace without its order,
+    if the traces differ only in their order.
     """
 
     lookup: Lookup
     name: str
     manifest: Manifest
     why: str = ""
-    state: Annotated[tuple[bytes, ...], Items] = ()
     order_free: bytes = b""
 
 
@@ -376,6 +379,7 @@ class Prepared(Message):
     # "disk" or "share": the lab's cache.
     level: str = "made"
     saved: float = 0.0  # seconds saved by a hit
+    saved_compiling: float = 0.0  # those of them that compiling took, which JAX's own cache would save as well
     why: str = ""  # why a program was remade
     foreign: tuple[ForeignFunction, ...] = ()
     phases: tuple[Phase, ...] = ()  # of the work on this request

@@ -105,14 +105,14 @@ def script_name(versions: str, script: str, machine: str) -> str:
 
 
 def public(stored: Stored) -> Stored:
-    """Return a stored program as others may see it: without the places of its code, and the parts of its key."""
+    """Return a stored program as others may see it: without the places of its code, names and inputs."""
     info = msgspec.structs.replace(
         stored.info, where=os.path.basename(stored.info.where), hits=0, saved=0.0, pinned=False, in_memory=False
     )
     request = unpacked(stored.request, Prepare)
     request.lookup = msgspec.structs.replace(request.lookup, locations=b"", manifests=())
-    request.where, request.parts = info.where, b""
-    return Stored(info, KeyComponents(dict(stored.components.rows), b""), stored.facts, msgspec.msgpack.encode(request))
+    request.where, request.names, request.inputs = info.where, (), ()
+    return Stored(info, KeyComponents(dict(stored.components.rows)), stored.facts, msgspec.msgpack.encode(request))
 
 
 def encoded(stored: Stored, code: bytes, by: str, seconds: float) -> bytes:
@@ -135,5 +135,5 @@ def decoded(payload: bytes | memoryview) -> tuple[Stored, SharedProgram]:
         Corrupt: it was written by another version.
     """
     shared = unpacked(memoryview(payload)[SECONDS.size :], SharedProgram)
-    stored = Stored(shared.info, KeyComponents(shared.rows, b""), shared.facts, shared.request)
+    stored = Stored(shared.info, KeyComponents(shared.rows), shared.facts, shared.request)
     return stored, shared

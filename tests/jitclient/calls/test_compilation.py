@@ -88,3 +88,35 @@ def test_the_order_of_sets_takes_no_capture_of_its_own(captures: list[int], monk
     assert len(captures) == 2
     jitclient.jit(in_order)(X)
     assert len(captures) == 3
+
+
+LIKE_PLAIN = """
+    import io, json, pdb, warnings, jax, numpy as np, jitclient
+
+    def debugged(x):
+        pdb.Pdb(stdin=io.StringIO("c\\n"), stdout=io.StringIO(), nosigint=True).set_trace()
+        return x + 1
+
+    def outcomes(jit):
+        cases = [jit(debugged)]
+        for options in ({"xla_no_such_option": True}, {"xla_cpu_enable_fast_math": "maybe"}):
+            cases.append(jit(lambda x: x + 5, compiler_options=options))
+        for case in cases + cases:
+            try:
+                yield np.asarray(case(np.ones(3))).tolist()
+            except Exception as error:
+                yield [type(error).__name__, str(error)]
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        both = [list(outcomes(jit)) for jit in (jitclient.jit, jax.jit)]
+        print(json.dumps([*both, [str(each.message) for each in caught]]))
+"""
+
+
+def test_debuggers_and_wrong_options_give_no_warning(shared_daemon: str, run_script: Callable[..., Any]) -> None:
+    ours, plain, warned = run_script(LIKE_PLAIN, env={"JITSERVER_FALLBACK": "local"})
+    assert ours == plain
+    assert ours[0] == [2.0, 2.0, 2.0]
+    assert "No such compile option: 'xla_no_such_option'" in ours[1][1]
+    assert warned == []

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from jitclient.wire.explaining import KeyPart, decode_parts
-from jitclient.wire.messages import MAX_ITEMS, CalledBack, Lease, Return, Run, Verb
+from jitclient.wire.encoding import decoded
+from jitclient.wire.messages import MAX_ITEMS, CalledBack, Lease, Return, Run, State, Verb
 from jitclient.wire.recording import Annotation
 from jitserver.daemon.service import JitService
 
@@ -47,6 +47,6 @@ def test_each_list_that_a_client_sends_has_a_maximum_length() -> None:
 
 
 def test_a_list_that_is_too_long_is_not_decoded() -> None:
-    parts = msgspec.msgpack.encode([KeyPart("", "", b"", "")] * (2 * MAX_ITEMS + 1))
-    with pytest.raises(msgspec.ValidationError, match="length <= 32768"):
-        decode_parts(parts)
+    state = msgspec.msgpack.encode(State(("name",) * (MAX_ITEMS + 1), ()))
+    with pytest.raises(msgspec.ValidationError, match="length <= 16384"):
+        decoded(state, State)

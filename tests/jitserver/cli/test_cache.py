@@ -52,7 +52,7 @@ def on_disk(nobody: dict[str, str]) -> Callable[[list[EntryInfo]], None]:
         part.mkdir(parents=True)
         catalog = Catalog(part / CATALOG)
         for one in infos:
-            catalog.add(Stored(one, KeyComponents({}, b""), b"", b""), {})
+            catalog.add(Stored(one, KeyComponents({}), b"", b""), {})
         catalog.close()
 
     return put

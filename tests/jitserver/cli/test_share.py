@@ -32,7 +32,7 @@ def keep(store: Store, at: str, name: str, seconds: float, executable: bytes = b
     where = "/home/me/f.py:1"
     info = EntryInfo(at, "", name, where, f"{name}()", "", "", {}, {"compile": seconds}, 0.0, 0, now, now, 0, base=at)
     request = Prepare(Lookup("capture", "function", (), Signature(b"", (), (), (), (), ())), name, info.where)
-    store.put(Stored(info, KeyComponents({}, b""), b"facts", msgspec.msgpack.encode(request)), executable, b"capture")
+    store.put(Stored(info, KeyComponents({}), b"facts", msgspec.msgpack.encode(request)), executable, b"capture")
 
 
 @pytest.fixture

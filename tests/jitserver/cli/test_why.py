@@ -21,7 +21,7 @@ def asked_about(rows: int, rate: float) -> str:
 
 def test_it_names_the_differences_from_the_most_similar_earlier_program(daemon: str, cli: Callable[..., Any]) -> None:
     name = asked_about(3, 0.5)
-    assert "is the only program of that name" in cli("cache", "why", name).stdout
+    assert "resembles no other program in the cache" in cli("cache", "why", name).stdout
     asked_about(4, 0.5)
     newest = cli("cache", "why", name).stdout
     assert newest.startswith("asked_why(f32[4,2]) ")
@@ -33,7 +33,8 @@ def test_it_names_the_differences_from_the_most_similar_earlier_program(daemon: 
     first, second, third = (entry["key"] for entry in sorted(entries, key=lambda entry: entry["created"]))
     told = json.loads(cli("cache", "why", third[:12], "--json").stdout)
     assert (told["key"], told["nearest"]["key"]) == (third, second)
-    assert told["differences"] == [{"what": "closure rate of asked_why", "old": "0.5", "new": "0.25", "where": ""}]
+    rate = {"what": "closure rate of asked_why", "old": "0.5", "new": "0.25", "where": "", "row": "capture"}
+    assert told["differences"] == [rate]
     assert json.loads(cli("cache", "why", second, "--json").stdout)["nearest"]["key"] == first
 
     both = cli("cache", "why", third, first).stdout.splitlines()

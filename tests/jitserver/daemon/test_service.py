@@ -15,7 +15,7 @@ from jitclient.capture.dump import capture
 from jitclient.errors import ArrayBudgetExceeded, CaptureError, DaemonUnavailable
 from jitclient.jaxside import tree
 from jitclient.session.failures import to_exception
-from jitclient.wire.explaining import Explain, Explained, encode_parts
+from jitclient.wire.explaining import Explain, Explained
 from jitclient.wire.messages import (
     PROTOCOL,
     Failure,
@@ -48,7 +48,7 @@ from jitserver.system.shared_memory import Pool
 CAPTURED = capture(lambda: 1)
 TREE = tree.encode(tree.structure_of(tree.flatten(((), {}))[1]))
 LOOKUP = Lookup(CAPTURED.key, CAPTURED.key, (), Signature(TREE, (), (), (), (), ()))
-PREPARE = Prepare(LOOKUP, "function", "nowhere.py:1", parts=encode_parts([]))
+PREPARE = Prepare(LOOKUP, "function", "nowhere.py:1")
 
 
 def engine_on(folder: Path) -> Engine:
@@ -108,7 +108,7 @@ def test_each_verb_computes_the_key_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert first.keys == 1
     assert first.find() is not None
     assert first.keys == 1
-    assert first.ask("explain", Explain(LOOKUP, "function", encode_parts([])), Explained).found is not None
+    assert first.ask("explain", Explain(PREPARE), Explained).found is not None
     assert first.keys == 1
     assert first.engine.cache.close(60)
     following = Client(tmp_path, monkeypatch)

@@ -41,13 +41,13 @@ def test_a_program_that_no_trace_of_a_client_agreed_with_is_another() -> None:
 
 
 def test_where_code_is_and_what_a_client_tells_of_itself_is_no_part_of_the_key() -> None:
-    told = msgspec.structs.replace(LOOKUP, locations=b"elsewhere", manifests=(Manifest(("name",), b"state"),))
+    told = msgspec.structs.replace(LOOKUP, locations=b"elsewhere", manifests=(Manifest(("name",), (b"state",)),))
     assert call_key(told).text == call_key(LOOKUP).text
 
 
 def test_each_manifest_has_a_key_of_its_own_under_one_base() -> None:
     base = call_key(LOOKUP)
-    manifests = (Manifest(("one",), b"1"), Manifest(("one",), b"2"), Manifest(("one", "two"), b"1"))
+    manifests = (Manifest(("one",), (b"1",)), Manifest(("one",), (b"2",)), Manifest(("one", "two"), (b"1", b"1")))
     found = [base, *map(base.under, manifests)]
     assert len({key.text for key in found}) == 4
     assert {key.base for key in found} == {base.text}

@@ -54,13 +54,13 @@ def test_a_program_is_found_under_its_manifest_alone(run_script: Callable[..., A
     import msgspec
 
     def found(state):
-        known = msgspec.structs.replace(lookup, manifests=(Manifest(("package:GAIN",), state),))
+        known = msgspec.structs.replace(lookup, manifests=(Manifest(("package:GAIN",), (state,)),))
         hit = programs.find(known, str)
         return None if hit is None else hit.level
 
     prepared(request, payload)
-    programs.settle(Settle(lookup, "f", Manifest(("package:GAIN",), b"two"), state=(b"2",)))
-    programs.settle(Settle(lookup, "f", Manifest(("package:GAIN",), b"bad"), "it differs"))
+    programs.settle(Settle(lookup, "f", Manifest(("package:GAIN",), (b"two",))))
+    programs.settle(Settle(lookup, "f", Manifest(("package:GAIN",), (b"bad",)), "it differs"))
     try:
         refused = found(b"bad")
     except CaptureError as error:
@@ -100,7 +100,7 @@ def test_clients_that_missed_together_compare_one_trace_whoever_is_the_first(run
     compared = [bool(programs.order_free(lookup))]
     programs.settle(Settle(lookup, "f", Manifest()))
     compared.append(bool(programs.order_free(lookup)))
-    programs.settle(Settle(lookup, "f", Manifest(("package:GAIN",), b"bad"), "it differs"))
+    programs.settle(Settle(lookup, "f", Manifest(("package:GAIN",), (b"bad",)), "it differs"))
     print(json.dumps([*compared, bool(programs.order_free(lookup))]))
     """
     assert run_script(program) == [True, True, False]

@@ -26,12 +26,12 @@ def _entry(key: str, name: str = "f", **more: Any) -> Entry:
     program = SimpleNamespace(run=f"executable of {key}", last_call=0.0, slowest=0.0)
     program.reload = lambda same: setattr(program, "run", same.run)
     return Entry(
-        _info(key, name, **more), program, KeyComponents({}, b""), lambda entry: setattr(entry.program, "run", None)
+        _info(key, name, **more), program, KeyComponents({}), lambda entry: setattr(entry.program, "run", None)
     )
 
 
 def _stored(key: str, name: str = "f", **more: Any) -> Stored:
-    return Stored(_info(key, name, **more), KeyComponents({"capture": key.encode()}, b"parts"), b"facts", b"request")
+    return Stored(_info(key, name, **more), KeyComponents({"capture": key.encode()}), b"facts", b"request")
 
 
 @pytest.fixture

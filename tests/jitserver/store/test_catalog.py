@@ -39,7 +39,6 @@ def test_infos_by_the_beginning_of_the_key_or_the_whole_name(path: Path, stored:
     assert [info.key for info in catalog.infos("abc")] == ["bd"]
     assert [info.key for info in catalog.infos("%")] == ["%"]
     assert sorted(info.key for info in catalog.infos()) == ["%", "ab", "ac", "bd"]
-    assert [row.key for row in catalog.named("g")] == ["ac"]
     catalog.close()
 
 

@@ -30,11 +30,10 @@ def test_programs_of_all_parts_and_each_once(parts: list[Path], stored: Callable
         store.close()
     assert sorted(info.key for info in offline.infos()) == ["a", "b", "both"]
     assert [info.key for info in offline.infos("fun_b")] == ["b"]
-    assert [known.key for known in offline.named("fun_a")] == ["a"]
-    found = offline.find("b")
+    found = offline.stored("b")
     assert found is not None
     assert found.info.name == "fun_b"
-    assert offline.find("c") is None
+    assert offline.stored("c") is None
 
 
 def test_a_broken_catalog_hides_no_other_and_stays_where_it_is(parts: list[Path], stored: Callable[..., Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jitserver.store.disk import Store
-from jitserver.store.entry import OVERHEAD_BYTES, CachedProgram
+from jitserver.store.entry import OVERHEAD_BYTES, Entry, Stored
 from jitserver.store.memory import Memory
 
 MIB = 1 << 20
@@ -23,7 +23,7 @@ class Subject:
     """A tier, and how programs of some size get there."""
 
     tier: Memory | Store
-    put: Callable[..., CachedProgram]
+    put: Callable[..., Entry | Stored]
 
     def held(self) -> list[str]:
         return sorted(info.key for info in self.tier.infos())
@@ -39,7 +39,7 @@ def make(
     def in_memory(max_bytes: int) -> Subject:
         memory = Memory(max_bytes, 1 << 40)
 
-        def put(key: str, size: int = MIB, **more: Any) -> CachedProgram:
+        def put(key: str, size: int = MIB, **more: Any) -> Entry | Stored:
             return memory.put(entry(key, code_bytes=max(0, size - OVERHEAD_BYTES), **more))
 
         return Subject(memory, put)
@@ -48,7 +48,7 @@ def make(
         store = Store(tmp_path, max_bytes * 4 // 3)  # a quarter of which is not for programs
         stores.append(store)
 
-        def put(key: str, size: int = MIB, **more: Any) -> CachedProgram:
+        def put(key: str, size: int = MIB, **more: Any) -> Entry | Stored:
             return store.put(stored(key, **more), os.urandom(size))
 
         return Subject(store, put)
@@ -106,13 +106,6 @@ def test_infos_by_the_beginning_of_the_key_or_the_whole_name(subject: Subject) -
         subject.put(key, name=name)
     found = {prefix: sorted(info.key for info in subject.tier.infos(prefix)) for prefix in ("a", "abc", "", "x", "%")}
     assert found == {"a": ["ab", "ac"], "abc": ["bd"], "": ["%", "ab", "ac", "bd"], "x": [], "%": ["%"]}
-
-
-def test_those_of_a_name_come_with_the_one_used_last_first(subject: Subject) -> None:
-    for key, age in (("a", 10.0), ("b", 0.0), ("c", 20.0)):
-        subject.put(key, name="f", age=age)
-    subject.put("d", name="g")
-    assert [known.key for known in subject.tier.named("f")] == ["b", "a", "c"]
 
 
 def test_over_its_bound_what_is_worth_least_leaves_but_nothing_pinned(subject: Subject) -> None:

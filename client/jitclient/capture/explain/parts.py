@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from jitclient.capture.codec.pickler import to_bytes
 from jitclient.capture.codec.plain import COMPOUND, Reduced, Reference
 from jitclient.capture.codec.unpickler import from_bytes, references
-from jitclient.capture.explain.texts import Texts, place_of
+from jitclient.capture.explain.texts import Code, Texts, place_of
 from jitclient.capture.steps.format import Item, Reading, read
 from jitclient.core.digests import digest
 
@@ -33,21 +33,26 @@ class Part(NamedTuple):
         digest: digest of the part's content.
         text: short text of its value; empty for code.
         where: file and line; empty if it has none.
+        code: canonical form and locations of its code; empty if it has none.
     """
 
     label: str
     digest: bytes
     text: str
-    where: str
+    where: str = ""
+    code: Code | tuple[()] = ()
 
 
-def parts_of(payload: bytes, locations: bytes = b"", extras: Mapping[int, str] | None = None) -> tuple[Part, ...]:
+def parts_of(
+    payload: bytes, locations: bytes = b"", extras: Mapping[int, str] | None = None, name: str = ""
+) -> tuple[Part, ...]:
     """Divide a capture into parts.
 
     Args:
         payload: bytes of the capture.
         locations: locations of its code, with the names of its modules and variables.
         extras: position -> name for the values that were captured with the function.
+        name: name to give to the function, for a comparison with one of another name; empty for its own.
 
     Returns:
         The parts, in the order in which they are reached from the function.
@@ -57,7 +62,7 @@ def parts_of(payload: bytes, locations: bytes = b"", extras: Mapping[int, str] |
         ['code of step', 'global LR', 'helper um.scale: code', 'global um.scale']
     """
     reading = read(payload, locations)
-    drafts = _Drafts(reading)
+    drafts = _Drafts(reading, name)
     drafts.slot("the function", reading.root)
     for position, extra in enumerate(reading.extras):
         drafts.slot((extras or {}).get(position, f"value {position} of the call"), extra)
@@ -71,6 +76,7 @@ class _Draft:
     content: list[Any] = dataclasses.field(default_factory=list)
     text: str = ""
     where: str = ""
+    code: Code | tuple[()] = ()
 
 
 class _Drafts:
@@ -80,10 +86,11 @@ class _Drafts:
     content of a part refers to objects by label, not by number, so that a part stays the same when another part grows.
     """
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, name: str) -> None:
         self._items = reading.items
         self._digest = reading.digest
-        self._texts = Texts(reading)
+        self._texts = Texts(reading, name)
+        self._name = name
         self._drafts: dict[str, _Draft] = {}
         self._handles: dict[int, str] = {}
         self._met: Counter[str] = Counter()
@@ -98,7 +105,7 @@ class _Drafts:
             for needed in references(self._items[number].needs):
                 self._claim(needed, label)
         return tuple(
-            Part(label, digest(to_bytes(draft.content), 8), draft.text, draft.where)
+            Part(label, digest(to_bytes(draft.content), 8), draft.text, draft.where, draft.code)
             for label, draft in self._drafts.items()
         )
 
@@ -211,8 +218,12 @@ class _Drafts:
         arguments, free = self._texts.argument_names(item)
         for cell, variable in zip(closure, free, strict=False):
             self._claim(cell, f"closure {variable} of {name}")
-        self._draft(label).where = place_of(item.places)
-        self._add(label, code, home, own_name, closure, rebinds)
+        body = from_bytes(self._items[code].args[0])
+        if item is self._texts.main and self._name:
+            body[_NAME] = own_name = self._name
+        self._draft(label).where, self._draft(label).code = place_of(item.places), (body, item.places)
+        self._add(label, home, own_name, closure, rebinds)
+        self._draft(label).content.append(body)
         for op, *args in item.fills:
             if op == "defaults":
                 defaults = args[0]
@@ -255,6 +266,7 @@ class _Drafts:
                 helper = f"helper {name}.{constant[0][_NAME]}: code"
                 self._add(helper, constant)
                 self._draft(helper).where = place_of(item.places, nested)
+                self._draft(helper).code = constant[0], item.places[nested:]
                 body[_CONSTANTS][n] = ("code", helper)
                 nested += _count(constant[0])
         self._draft(label).where = place_of(item.places)

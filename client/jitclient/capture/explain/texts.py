@@ -1,8 +1,11 @@
 """Names of the parts of a captured program, and short texts of its values: `float32[32,8] 5b1c0de3`."""
 
+import dis
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
+from types import CodeType
 from typing import Any
 
 from jitclient.capture.codec.pickler import to_bytes
@@ -10,7 +13,10 @@ from jitclient.capture.codec.plain import Reduced, Reference
 from jitclient.capture.codec.unpickler import from_bytes, references
 from jitclient.capture.codec.values import dtype as dtype_of
 from jitclient.capture.steps.format import Item, Reading
-from jitclient.capture.user_code.code import Location
+from jitclient.capture.user_code.code import Location, build_code
+
+Code = tuple[list[Any], tuple[Location, ...]]
+"""Canonical form of a code object, and the locations of that code and of its nested code."""
 
 _MAX_LENGTH = 60
 _MAX_ITEMS = 6
@@ -23,15 +29,18 @@ _FILLED_BY = {"list": "extend", "set": "add", "dict": "update"}
 class Texts:
     """Names as in the user's files, and texts of values; names omit the module of the captured function."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, name: str = "") -> None:
         self._items = reading.items
         self._digest = reading.digest
+        self._name = name  # of the captured function, if not its own
         self.main = next((item for item in _reached(reading) if item.op == "function"), None)
         self._home = self.main.args[1] if self.main is not None else None
 
     def name(self, number: int) -> str:
         """Return the name of a function or class."""
         item = self._items[number]
+        if self._name and item is self.main:
+            return self._name
         if item.op == "class":
             return str(item.args[2])
         name = item.places[0][3].rpartition("<locals>.")[2] if item.places else str(item.args[2])
@@ -146,6 +155,31 @@ def place_of(places: tuple[Location, ...], nested: int = 0) -> str:
         return ""
     file, line = places[nested][:2]
     return f"{PurePath(file).name}:{line}"
+
+
+def place_of_change(old: Code, new: Code) -> str:
+    """Return the file and line of the first instruction of code that differs; empty if the lines are unknown."""
+    try:
+        before, after = (list(_steps(build_code(body, iter(places)))) for body, places in (old, new))
+    # Another version of Python made one of them.
+    except Exception:
+        return ""
+    pairs = itertools.zip_longest(before, after, fillvalue=(0, ""))
+    line = next((line for (_, was), (line, step) in pairs if step != was), 0) or (after[-1][0] if after else 0)
+    return f"{PurePath(new[1][0][0]).name}:{line}" if line and new[1] else ""
+
+
+def _steps(code: CodeType) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each instruction, with those of nested code where it is loaded."""
+    for step in dis.get_instructions(code):
+        line = (step.positions and step.positions.lineno) or 0
+        if isinstance(step.argval, CodeType):
+            yield line, step.opname
+            yield from _steps(step.argval)
+        # Targets of jumps and prefixes of long numbers depend on the code that follows.
+        elif step.opname != "EXTENDED_ARG":
+            is_jump = step.opcode in dis.hasjrel or step.opcode in dis.hasjabs
+            yield line, step.opname if is_jump else f"{step.opname} {step.argrepr}"
 
 
 def _reached(reading: Reading) -> Iterator[Item]:

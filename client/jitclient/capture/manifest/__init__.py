@@ -12,7 +12,9 @@ read, and their digests. A process whose packages are in a different state does 
 None of this runs code of the user or of packages, except for the import of modules that the trace imported, too.
 """
 
+from jitclient.capture.manifest.hooks import A_DEBUGGER
 from jitclient.capture.manifest.observation import Observation, Reads, observed
-from jitclient.capture.manifest.state import covers, is_exact, packages_of, state_digest, state_of
+from jitclient.capture.manifest.places import path_of
+from jitclient.capture.manifest.state import covers, is_exact, packages_of, state_of
 
-__all__ = ["Observation", "Reads", "covers", "is_exact", "observed", "packages_of", "state_digest", "state_of"]
+__all__ = ["A_DEBUGGER", "Observation", "Reads", "covers", "is_exact", "observed", "packages_of", "path_of", "state_of"]

@@ -19,6 +19,10 @@ Started = Callable[[CodeType, dict[str, Any]], None]
 """A function that receives each code object that starts to run, with its globals, and some more than once."""
 
 
+A_DEBUGGER = "a debugger"
+"""First words of the reasons why a trace with a debugger in it is not observed."""
+
+
 class Hook(Protocol):
     """An interpreter hook, shared by all observations that it serves."""
 
@@ -62,7 +66,7 @@ class _TraceFunction:
 
     def add(self, started: Started) -> str:
         if not self._listeners and not self._install():
-            return "a debugger and a profiler are active"
+            return f"{A_DEBUGGER} and a profiler are active"
         # The new listener has received no code yet, so report all code again.
         self._reported = {}
         self._failure = ""
@@ -85,7 +89,7 @@ class _TraceFunction:
         self._listeners.remove(started)
         installed = sys.getprofile() if self._is_profile else sys.gettrace()
         if installed != self._on_start:
-            return "a debugger or a profiler was started or stopped during the trace"
+            return f"{A_DEBUGGER} or a profiler was started or stopped during the trace"
         if not self._listeners:
             self._set(None)
             self._reported = {}

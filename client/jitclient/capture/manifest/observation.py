@@ -10,13 +10,15 @@ from typing import Any
 from jitclient.capture.manifest.changes import Place, changed_counters, written
 from jitclient.capture.manifest.definitions import Tree, bytes_of
 from jitclient.capture.manifest.garbage import GarbageRecorder
-from jitclient.capture.manifest.hooks import hook_of_thread
+from jitclient.capture.manifest.hooks import A_DEBUGGER, hook_of_thread
 from jitclient.capture.manifest.places import ABSENT, CACHE, CHANGED_PLACES, IMPORTED, resolve
 from jitclient.capture.manifest.reads import ambient_of, functions_below, is_observed, names_read
 from jitclient.capture.manifest.state import Digests
 from jitclient.capture.manifest.trees import ABSENT_DIGEST, TOO_LARGE, Described
 from jitclient.capture.user_code.bytecode import refs_of
 
+_DEBUGGERS = frozenset({"bdb", "debugpy", "pydevd"})
+"""Modules on which debuggers are built. What a user does in one is no read of the trace."""
 _MAX_PARTS = 50_000
 """Maximum number of parts to describe for a trace. Most have less than 5,000; describing these takes half a second."""
 
@@ -57,6 +59,8 @@ class Observation:
     def started(self, code: CodeType, names: dict[str, Any]) -> None:
         """Record the data that `code`, which starts to run with the globals `names`, will read."""
         self._started.add(id(code))
+        if str(names.get("__name__")).partition(".")[0] in _DEBUGGERS:
+            self.unobserved_reason = f"{A_DEBUGGER} was started during the trace"
         try:
             if not self.unobserved_reason and id(code) not in self._code and is_observed(code, names):
                 self._code[id(code)] = code, names

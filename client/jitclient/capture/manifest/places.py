@@ -87,6 +87,11 @@ def plain_name(name: str) -> str:
     return name.partition(CHANGED_PLACES)[0].removeprefix(IMPORTED)
 
 
+def path_of(name: str) -> str:
+    """Return a name as a program would write it: `package.module.SETTING`."""
+    return plain_name(name).replace(":", ".")
+
+
 @functools.lru_cache(maxsize=10_000)
 def _parts_of(name: str) -> tuple[str, tuple[str, ...]]:
     module, _, path = plain_name(name).partition(":")

@@ -6,7 +6,6 @@ from jitclient.capture.manifest.changes import places_in, remove_places
 from jitclient.capture.manifest.definitions import Tree
 from jitclient.capture.manifest.places import ABSENT, CACHE, CHANGED_PLACES, is_of_thread, plain_name, resolve
 from jitclient.capture.manifest.trees import ABSENT_DIGEST, OPAQUE, Described, digest_of_tree
-from jitclient.core.digests import digest
 
 
 class Digests:
@@ -42,11 +41,6 @@ def _digest_at(name: str, described: Described, digests: Digests) -> bytes:
         return ABSENT_DIGEST if value is ABSENT else digests.under(name, described.tree(value))
     except Exception:
         return OPAQUE
-
-
-def state_digest(names: Iterable[str], state: Iterable[bytes]) -> bytes:
-    """Return one digest of several names and the digests of their data."""
-    return digest(b"".join(f"{name}={value.hex()};".encode() for name, value in zip(names, state, strict=True)))
 
 
 def is_exact(name: str, *digests: bytes) -> bool:

@@ -47,6 +47,10 @@ ADVANCING = "advancing"
 TOO_LARGE = ("opaque", "too large")
 """The description of a value with too many parts to be described at each look-up."""
 
+_SHOWN_MARK = b"value "
+_SHOWN, _MAX_SHOWN = frozenset({type(None), bool, int, float}), 40
+"""Types of values that explanations show, and the maximum length of their text. A string may be a secret."""
+
 _MAX_PARTS = 20_000
 _MAX_WEAK = 20
 _MAX_DEPTH = 60
@@ -76,11 +80,21 @@ class TooLargeError(Exception):
 
 
 def digest_of_tree(tree: Tree) -> bytes:
-    """Return the digest of a description, or OPAQUE."""
+    """Return the digest of a description, or OPAQUE; for a short plain value its own text, for explanations."""
+    # No digest begins with the mark and ends in the text of a value, except by chance. NaNs have one text.
+    if type(tree) in _SHOWN and tree == tree and len(text := repr(tree)) <= _MAX_SHOWN:
+        return _SHOWN_MARK + text.encode()
     if type(tree) is tuple and tree[0] == "opaque":
         return OPAQUE
     data = bytes_of(tree)
     return digest(data) if data else OPAQUE
+
+
+def text_of_state(state: bytes) -> str:
+    """Return the text of a state that `digest_of_tree` returned; empty if the state is a digest."""
+    if state.startswith(_SHOWN_MARK):
+        return state.removeprefix(_SHOWN_MARK).decode(errors="replace")
+    return "missing" if state == ABSENT_DIGEST else ""
 
 
 def tree_of(value: Any, memo: "Memo | None" = None, first: "First | None" = None) -> Tree:

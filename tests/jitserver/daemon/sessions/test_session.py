@@ -235,7 +235,7 @@ def test_a_dead_clients_session_ends_even_if_it_began_without_descriptors(
 
 
 def entry(key: str) -> Any:
-    return Entry(SimpleNamespace(key=key), SimpleNamespace(), KeyComponents({}, b""))  # type: ignore[arg-type]
+    return Entry(SimpleNamespace(key=key), SimpleNamespace(), KeyComponents({}))  # type: ignore[arg-type]
 
 
 def test_a_program_is_let_go_once_each_of_its_leases_is_released() -> None:

@@ -39,8 +39,8 @@ def program(stored: Callable[..., Any]) -> Callable[..., Stored]:
         made: Stored = stored(key, seconds=seconds, names=names, base=base or key)
         signature = Signature(b"tree", (), (), (), (), ())
         lookup = Lookup("capture", "function", (), signature, locations=b"/home/me/train.py", manifests=())
-        request = Prepare(lookup, "f", "/home/me/train.py:1", parts=b"the value of a global")
+        request = Prepare(lookup, "f", "/home/me/train.py:1", inputs=(("TOKEN", "the value of a variable", b""),))
         rows = {"capture": (base or key).encode(), "machine": b"this", "manifest": ",".join(names).encode()}
-        return Stored(made.info, KeyComponents(rows, b""), made.facts, msgspec.msgpack.encode(request))
+        return Stored(made.info, KeyComponents(rows), made.facts, msgspec.msgpack.encode(request))
 
     return program
