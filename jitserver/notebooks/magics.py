@@ -14,6 +14,7 @@ from jitclient.api.report import lines, report_of
 from jitclient.calls.usage import usage
 from jitclient.core.settings import settings
 from jitclient.errors import JitserverError
+from jitclient.jaxside.compilation_cache import made_in_each_run
 from jitclient.jaxside.compile_events import compile_events
 from jitclient.session.handshake import ask
 from jitclient.wire import labels
@@ -90,5 +91,5 @@ class JitserverMagics(Magics):
             print(f"daemon    pid {found.pid} at {found.address}, on {', '.join(found.devices)}; it holds {held}")
         except (JitserverError, msgspec.MsgspecError) as error:
             print(f"daemon    none: {error}")
-        for each in lines(report_of(usage, compile_events)):
+        for each in lines(report_of(usage, compile_events, remade=made_in_each_run())):
             print(each)

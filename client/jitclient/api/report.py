@@ -1,12 +1,14 @@
 """Report of `--report`: the programs used, the time that hits saved, and the work done in this process instead."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
 from jitclient.calls.usage import FOUND, Usage, usage
 from jitclient.core.notices import print_line, print_notice
+from jitclient.jaxside.compilation_cache import made_in_each_run
 from jitclient.jaxside.compile_events import CompileEvents, compile_events
+from jitclient.jaxside.compiler import Remade
 from jitclient.wire import labels
 
 _MAX_ROWS = 20
@@ -66,6 +68,8 @@ class Report(msgspec.Struct):
     saved_seconds: float
     programs: list[ProgramRow]
     local: list[LocalRow]
+    # Seconds of those saved that JAX's own cache would save as well.
+    saved_by_jax_seconds: float = 0.0
     jax: JaxRow | None = None
     packages: list[PackageRow] = []
     imports: ImportsRow | None = None
@@ -73,7 +77,9 @@ class Report(msgspec.Struct):
 
 def json_report(packages: Collection[str] = (), preloaded: tuple[int, float] | None = None, why_fresh: str = "") -> str:
     """Return the report of this process until now, as one line of JSON; `report_of` has the arguments."""
-    return msgspec.json.encode(report_of(usage, compile_events, packages, preloaded, why_fresh)).decode()
+    return msgspec.json.encode(
+        report_of(usage, compile_events, packages, preloaded, why_fresh, made_in_each_run())
+    ).decode()
 
 
 def print_report(
@@ -83,7 +89,7 @@ def print_report(
     if form == "json":
         print_line(json_report(packages, preloaded, why_fresh))
     else:
-        for line in lines(report_of(usage, compile_events, packages, preloaded, why_fresh)):
+        for line in lines(report_of(usage, compile_events, packages, preloaded, why_fresh, made_in_each_run())):
             print_notice(line)
 
 
@@ -93,6 +99,7 @@ def report_of(
     packages: Collection[str] = (),
     preloaded: tuple[int, float] | None = None,
     why_fresh: str = "",
+    remade: Sequence[tuple[Remade, int, float]] = (),
 ) -> Report:
     """Return the report.
 
@@ -102,13 +109,16 @@ def report_of(
         packages: the installed packages whose jits run on the daemon.
         preloaded: how many modules a helper has imported, and the seconds that this took; None without a helper.
         why_fresh: why a run has no helper; empty if it has one, or is not `jitserver run`.
+        remade: the compilations that each run makes again.
     """
     imports = ImportsRow(*preloaded) if preloaded is not None else ImportsRow(why=why_fresh) if why_fresh else None
     jax = JaxRow(events.found, events.saved_seconds, events.compiled, events.compiled_seconds)
     return Report(
         used.total(*FOUND)[1] + events.saved_seconds,
         [ProgramRow(got.program, got.level, *count, got.why) for got, count in sorted(dict(used.got).items())],
-        [LocalRow(name, what, times, why) for (name, what, why), times in sorted(dict(used.local).items())],
+        [LocalRow(name, what, times, why) for (name, what, why), times in sorted(dict(used.local).items())]
+        + [LocalRow(*_remade(*each)) for each in remade],
+        used.saved_compiling + events.saved_seconds,
         jax if jax.found + jax.compiled else None,
         [
             PackageRow(name, len(functions), sum(functions.values()))
@@ -149,10 +159,16 @@ def lines(of: Report) -> Iterator[str]:
         in_advance = f"{modules} imported before the program began, in {took}"
         in_order = f"none before the program began: {of.imports.why}"
         yield from _rows("imports", [in_order if of.imports.why else in_advance])
-    yield from _rows("saved", [f"{labels.seconds(max(0.0, of.saved_seconds))} of tracing and compiling"])
+    saved, by_jax = max(0.0, of.saved_seconds), of.saved_by_jax_seconds
+    yield from _rows("saved", [f"{labels.seconds(saved)} of tracing and compiling{labels.saved_by_jax(saved, by_jax)}"])
     yield from _rows(
         "local", [f"{row.function} was {row.what}{_times(row.times)}: {row.why}" for row in of.local] or ["nothing"]
     )
+
+
+def _remade(remade: Remade, times: int, seconds: float) -> tuple[str, str, int, str]:
+    where = f" at {remade.where}" if remade.where else ""
+    return f"{remade.function}{where}", f"compiled, as in each run, in {labels.seconds(seconds)}", times, remade.reason
 
 
 def _how(row: ProgramRow) -> str:

@@ -34,7 +34,7 @@ def write_report(
         preloaded: how many modules a helper has imported, and the seconds that this took; None without a helper.
         why_fresh: why a run has no helper; empty if it has one, or is not `jitserver run`.
     """
-    report = report_of(usage, compile_events, packages, preloaded, why_fresh)
+    report = report_of(usage, compile_events, packages, preloaded, why_fresh, compilation_cache.made_in_each_run())
     try:
         record = record_of(line, name, report, compilation_cache.own() is not None)
         _replace(path, encoded(record, path))

@@ -97,13 +97,31 @@ def stats(name: str) -> "ProgramStats":
     )
 
 
-def line(of: "ProgramStats", details: str) -> str:
-    """Return the line that says what a program saved."""
+def line(of: "ProgramStats", details: str, by_jax: float = 0.0) -> str:
+    """Return the line that says what a program saved, and how much of that JAX's own cache would save."""
     from jitclient.wire import labels  # loads msgspec
 
     found = [(of.found, "program"), (of.compilations_found, "compilation")]
     what = ", ".join(f"{count:,} {noun}{'' if count == 1 else 's'} found" for count, noun in found if count)
-    return f"{labels.seconds(of.saved)} saved ({what}); details: {details}"
+    return f"{labels.seconds(of.saved)} saved ({what}){labels.saved_by_jax(of.saved, by_jax)}; details: {details}"
+
+
+def line_of_remade() -> str:
+    """Return the line about what each run compiles again; empty if that takes little time."""
+    # Without this module there is no cache, and nothing is known.
+    if "jitclient.jaxside.compilation_cache" not in sys.modules:
+        return ""
+    from jitclient.jaxside.compilation_cache import made_in_each_run
+    from jitclient.wire import labels
+
+    remade = made_in_each_run()
+    took, number = sum(seconds for *_, seconds in remade), sum(times for _, times, _ in remade)
+    if took < _MIN_SECONDS:
+        return ""
+    function, where, _ = remade[0][0]
+    most, noun = "most for " if len(remade) > 1 else "", "compilation" if number == 1 else "compilations"
+    what = f"{number:,} {noun} that each run makes again, {most}{function}{f' at {where}' if where else ''}"
+    return f"{labels.seconds(took)} for {what}: {remade[0][0].reason}"
 
 
 def script() -> str:
@@ -147,21 +165,23 @@ def _at_exit(name: str, details: str, report: Callable[[], None] | None) -> None
         if report is not None:
             report()
         # Import as little as possible now: running code from a string hides an uncaught KeyboardInterrupt from Python.
+        if report is None and _is_shown() and (remade := line_of_remade()):
+            notices.print_notice(remade)
         if not usage.got and not compile_events.found:
             return
         ended = stats(name)
-        if report is None and _says_line(ended):
-            notices.print_notice(line(ended, details))
+        if report is None and ended.saved >= _MIN_SECONDS and _is_shown():
+            notices.print_notice(line(ended, details, usage.saved_compiling + compile_events.saved_seconds))
         if settings().stats:
             from jitclient.core import program_stats
 
             program_stats.append(ended)
 
 
-def _says_line(ended: "ProgramStats") -> bool:
+def _is_shown() -> bool:
     # Workers of other libraries, such as pytest-xdist, share stderr with the user's program, but not stdin.
     is_interactive = notices.is_terminal() and os.isatty(0)
-    return ended.saved >= _MIN_SECONDS and is_interactive and not _is_child() and not settings().quiet
+    return is_interactive and not _is_child() and not settings().quiet
 
 
 def _is_child() -> bool:

@@ -29,6 +29,7 @@ from jitclient.core.directories import compilations_directory, environment_direc
 from jitclient.core.settings import settings
 from jitclient.errors import SettingsError
 from jitclient.jaxside import compiler, interop
+from jitclient.jaxside.compiler import JAXS_OWN_CACHE, Remade
 
 _DIGEST_BYTES = 16
 _SECONDS = struct.Struct(">d")
@@ -72,8 +73,8 @@ class CompilationCache:
         self.compiled = 0
         """Number of compilations that this process has made, and could have found."""
         self.compiled_seconds = 0.0
-        self.excluded: dict[str, tuple[int, float]] = {}
-        """Number and seconds of the compilations that no cache may have, by the reason."""
+        self.remade: dict[Remade, tuple[int, float]] = {}
+        """Number and seconds of the compilations that no cache may have, so that each process makes them."""
         self._min_seconds = min_seconds
         self._max_bytes = max_bytes
         self._retry_at = 0.0
@@ -139,15 +140,34 @@ class CompilationCache:
         self.found += 1
         self.saved_seconds += seconds - finding_seconds
 
-    def count_compiled(self, seconds: float, why_excluded: str) -> None:
-        """Count a compilation that this thread has just made, and why no cache may have it; empty if one may."""
+    @property
+    def excluded(self) -> dict[str, tuple[int, float]]:
+        """Number and seconds of the compilations that no cache may have, by the reason."""
+        found: dict[str, tuple[int, float]] = {}
+        for remade, (times, seconds) in dict(self.remade).items():
+            before = found.get(remade.why, (0, 0.0))
+            found[remade.why] = before[0] + times, before[1] + seconds
+        return found
+
+    def count_compiled(self, seconds: float, remade: Remade | None) -> None:
+        """Count a compilation that this thread has just made; `remade` if no cache may have it."""
         _thread_state.saved = None
-        if why_excluded:
-            times, before = self.excluded.get(why_excluded, (0, 0.0))
-            self.excluded[why_excluded] = times + 1, before + seconds
+        if remade is not None:
+            times, before = self.remade.get(remade, (0, 0.0))
+            self.remade[remade] = times + 1, before + seconds
         else:
             self.compiled += 1
             self.compiled_seconds += seconds
+
+
+def made_in_each_run() -> list[tuple[Remade, int, float]]:
+    """Return the compilations of this process that later processes make again, with their number and seconds.
+
+    Those that take longest come first. JAX's own cache may have what it is asked for.
+    """
+    found = () if _own is None else dict(_own.remade).items()
+    remade = [(each, times, seconds) for each, (times, seconds) in found if each.why != JAXS_OWN_CACHE]
+    return sorted(remade, key=lambda each: -each[2])
 
 
 _own: CompilationCache | None = None

@@ -21,9 +21,10 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from types import CodeType
-from typing import Any, Protocol
+from types import CodeType, FrameType
+from typing import Any, NamedTuple, Protocol
 
+from jitclient.capture.user_code.installed import is_user_module
 from jitclient.core.clock import monotonic
 from jitclient.core.cpu import cpu_features, xla_threads
 from jitclient.core.digests import digest
@@ -42,6 +43,18 @@ _ERRORS = (OSError, RuntimeError, ValueError, TypeError, MemoryError)
 """Errors of the cache itself: of files, and of XLA, which refuses executables of other versions and machines."""
 
 
+_CALLS_BACK, _LARGE = "the program calls back into Python", "the program is large"
+_AHEAD_OF_TIME, _DUMPS = "the program compiles it itself, with lower and compile", "XLA dumps what it compiles"
+JAXS_OWN_CACHE = "JAX's own cache is in use"
+_CURES = {
+    _CALLS_BACK: "Call it in a function under jitclient.jit",
+    _LARGE: "Pass large arrays as arguments",
+    _AHEAD_OF_TIME: "Call the jitted function, or compile it under jitclient.jit",
+    _DUMPS: "Unset the option xla_dump_to",
+}
+"""Means by which later processes find a compilation, by the reason why they do not."""
+
+
 class Compilations(Protocol):
     """Store of executables; see `compilation_cache.CompilationCache`."""
 
@@ -50,7 +63,21 @@ class Compilations(Protocol):
     def wants(self, seconds: float) -> bool: ...
     def put(self, key: str, executable: bytes, seconds: float) -> None: ...
     def count_found(self, seconds: float, finding_seconds: float) -> None: ...
-    def count_compiled(self, seconds: float, why_excluded: str) -> None: ...
+    def count_compiled(self, seconds: float, remade: "Remade | None") -> None: ...
+
+
+class Remade(NamedTuple):
+    """Compilation that each process makes: of which function, at which line of the program, and why."""
+
+    function: str
+    where: str
+    why: str
+
+    @property
+    def reason(self) -> str:
+        """The reason, and what lets later processes find the compilation."""
+        cure = _CURES.get(self.why)
+        return f"{self.why}. {cure}." if cure else self.why
 
 
 def use(cache: Compilations, by_text: bool = False) -> bool:
@@ -167,7 +194,7 @@ class _Hook:
         why_excluded, key = self._why_excluded(compile_options, host_callbacks), None
         if not why_excluded:
             key = _attempt(self._key, computation, compile_options, cache_key)
-            why_excluded = "" if key else "the program is large"
+            why_excluded = "" if key else _LARGE
         found = key and _attempt(self._load, key, backend, executable_devices, compile_options)
         if found:
             executable, seconds = found
@@ -181,7 +208,10 @@ class _Hook:
         started = monotonic()
         executable = self._compile(*own)
         seconds = monotonic() - started
-        self._cache.count_compiled(seconds, why_excluded)
+        name = module_name.removeprefix("jit_")
+        function = f"jit({'<lambda>' if name.strip('_') == 'lambda' else name})"
+        remade = Remade(function, _attempt(_user_line) or "", why_excluded) if why_excluded else None
+        self._cache.count_compiled(seconds, remade)
         if key and self._cache.wants(seconds) and not self._why_excluded(compile_options, host_callbacks):
             _attempt(self._keep, key, executable, seconds)
         return executable
@@ -190,12 +220,12 @@ class _Hook:
         """Return why a compilation is JAX's alone: it depends on more than its key, or the user says so; else ""."""
         # As in JAX, executables with host callbacks belong to this process.
         if host_callbacks:
-            return "the program calls back into Python"
+            return _CALLS_BACK
         if not (self._by_text or _thread_state.is_call):
-            return "the program compiles it itself, with lower and compile"
+            return _AHEAD_OF_TIME
         # The user has a cache of JAX's, or one of their own in its place.
         if self._directory.value or self._caches._cache is not None or self._caches._cache_initialized:
-            return "JAX's own cache is in use"
+            return JAXS_OWN_CACHE
         if any(getattr(module, name) is not function for module, name, function in self._functions):
             return "JAX's compiler is replaced"
         # XLA asks a function of this process how it partitions a program. The text has only the function's id.
@@ -203,7 +233,7 @@ class _Hook:
             return "custom_partitioning is in use"
         if self._distributed.client is not None:
             return "several hosts compile together"
-        return "XLA dumps what it compiles" if _dumps(compile_options) else cpu_executables.refusal()
+        return _DUMPS if _dumps(compile_options) else cpu_executables.refusal()
 
     def _key(self, computation: Any, compile_options: Any, jax_key: str) -> str | None:
         """Return the key of a program; None if the program is too large."""
@@ -235,6 +265,16 @@ class _Text:
 
     def write(self, data: bytes) -> None:
         self.nbytes += len(data)
+
+
+def _user_line() -> str:
+    """Return the file and line of the innermost code of the user's on this thread's stack; empty if there is none."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if is_user_module(frame.f_globals.get("__name__")) and not frame.f_code.co_filename.startswith("<"):
+            return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
 
 
 def _attempt(act: Callable[..., Any], *arguments: Any) -> Any:

@@ -64,7 +64,10 @@ def test_compilations_of_jax_itself_have_a_line() -> None:
     events = CompileEvents()
     events.note(FOUND, 1.5)
     assert "jax       1 compilation found, 1.5 s saved; 0 made in this process" in lines(Usage(), events)
-    assert "saved     1.5 s of tracing and compiling" in lines(Usage(), events)
+    assert "saved     1.5 s of tracing and compiling; JAX's own cache would save 1.5 s of it" in lines(Usage(), events)
+    usage = Usage()
+    usage.add(Got("f()", "memory"), 4.0, 3.0)
+    assert "saved     5.5 s of tracing and compiling; JAX's own cache would save 4.5 s of it" in lines(usage, events)
     events.compiled, events.compiled_seconds = 2, 0.25
     assert "jax       1 compilation found, 1.5 s saved; 2 made in this process in 250 ms" in lines(Usage(), events)
     events.found = 0
@@ -99,6 +102,7 @@ def test_programs_get_json_in_one_line(capsys: pytest.CaptureFixture[str], monke
         "saved_seconds": 2.5,
         "programs": [{"program": "f()", "level": "memory", "times": 1, "seconds": 2.0, "why": ""}],
         "local": [{"function": "g", "what": "run", "times": 1, "why": "no daemon"}],
+        "saved_by_jax_seconds": 0.5,
         "jax": {"found": 1, "saved_seconds": 0.5, "compiled": 0, "compiled_seconds": 0.0},
         "packages": [{"package": "optax", "functions": 1, "seconds": 1.0}],
         "imports": {"modules": 10, "seconds": 0.25, "why": ""},

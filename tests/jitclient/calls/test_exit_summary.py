@@ -11,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from jitclient.api import report
 from jitclient.calls import exit_summary
+from jitclient.calls.usage import Usage
 from jitclient.core.program_stats import ProgramStats, recorded
 from jitclient.core.settings import settings
+from jitclient.jaxside import compilation_cache, compiler
+from jitclient.jaxside.compile_events import CompileEvents
 
 SAVES = """
     from jitclient.calls import exit_summary
@@ -206,5 +210,24 @@ def test_the_line_counts_programs_and_compilations() -> None:
     assert exit_summary.line(both, "--report") == (
         "12.4 s saved (9 programs found, 1,031 compilations found); details: --report"
     )
+    shared = "compilations found); JAX's own cache would save 8.0 s of it; details: x"
+    assert exit_summary.line(both, "x", 8.0).endswith(shared)
     one = ProgramStats(0.0, "a", 200.0, compilations_found=1)
     assert exit_summary.line(one, "x") == "0:03:20 saved (1 compilation found); details: x"
+
+
+def test_compilations_of_each_run_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = compilation_cache.CompilationCache(tmp_path)
+    monkeypatch.setattr(compilation_cache, "_own", cache)
+    for _ in range(10):
+        cache.count_compiled(2.4, compiler.Remade("jit(while)", "mcmc.py:33", "the program calls back into Python"))
+    cache.count_compiled(9.0, compiler.Remade("jit(f)", "a.py:1", compiler.JAXS_OWN_CACHE))
+    reason = "the program calls back into Python. Call it in a function under jitclient.jit."
+    what = "10 compilations that each run makes again, jit(while) at mcmc.py:33"
+    assert exit_summary.line_of_remade() == f"24.0 s for {what}: {reason}"
+    made = report.report_of(Usage(), CompileEvents(), remade=compilation_cache.made_in_each_run())
+    expected = f"local     jit(while) at mcmc.py:33 was compiled, as in each run, in 24.0 s, 10 times: {reason}"
+    assert [*report.lines(made)][-1] == expected
+    cache.remade.clear()
+    cache.count_compiled(0.5, compiler.Remade("jit(g)", "", "JAX's compiler is replaced"))
+    assert exit_summary.line_of_remade() == ""

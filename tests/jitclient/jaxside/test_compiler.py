@@ -3,6 +3,7 @@
 import ctypes
 import inspect
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -336,6 +337,7 @@ COUNTED = """
         {reason: times for reason, (times, _) in cache.excluded.items()},
         cache.compiled_seconds > 0,
         cache.saved_seconds > 0,
+        [[each.function, each.where] for each, *_ in compilation_cache.made_in_each_run()],
     ]
 """
 
@@ -345,8 +347,11 @@ def test_compilations_are_counted_with_the_reason_why_none_is_kept(run: Run) -> 
         "the program calls back into Python": 1,
         "the program compiles it itself, with lower and compile": 1,
     }
-    assert run(COUNTED)[0] == [excluded, True, False]
-    assert run(COUNTED)[0] == [excluded, False, True]
+    for made, found in ((True, False), (False, True)):
+        *counted, remade = run(COUNTED)[0]
+        assert counted == [excluded, made, found]
+        assert sorted(name for name, _ in remade) == ["jit(<lambda>)", "jit(<lambda>)"]
+        assert all(re.fullmatch(r"[^/]+:\d+", where) for _, where in remade)
 
 
 @pytest.mark.parametrize(
