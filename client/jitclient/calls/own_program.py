@@ -117,6 +117,6 @@ def _sent(
         prepared, generation = miss.make_from_program(request, program)
     session.count_client_trace()
     log.report(session, request, prepared)
-    if not request.traced.evidence.digest:  # the key is the program's own digest
+    if request.traced is not None and not request.traced.evidence.digest:  # the key is the program's own digest
         prepared = msgspec.structs.replace(prepared, evidence=Evidence(request.lookup.capture_key.encode()))
     return miss.program(prepared, generation, watched, miss.own.unflatten())
