@@ -33,7 +33,6 @@ _COMMANDS = {
     "stop": "lifecycle",
     "top": "top",
     "uninstall": "install",
-    "warm": "warm",
     "watch": "watch",
 }
 

@@ -28,7 +28,6 @@ _LOCAL_COMMANDS = (
     "run",
     "serve",
     "stats",
-    "warm",
     "watch",
 )
 """Commands that run on this machine, whatever the address is."""

@@ -8,7 +8,6 @@ from click.testing import Result
 Here = Callable[..., Result]
 
 
-@pytest.mark.parametrize("command", ["warm", "watch"])
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -20,7 +19,7 @@ Here = Callable[..., Result]
         (["missing.ipynb"], "There is no program 'missing.ipynb'."),
     ],
 )
-def test_words_without_a_program(here: Here, command: str, words: list[str], message: str) -> None:
-    done = here(command, *words)
+def test_words_without_a_program(here: Here, words: list[str], message: str) -> None:
+    done = here("watch", *words)
     assert done.exit_code == 2
     assert message in done.output
