@@ -4,11 +4,12 @@ The command has no `--json`, because all output belongs to the program.
 """
 
 import sys
+from collections.abc import Sequence
 
 import click
 
-from jitserver.cli.programs import parsed
 from jitserver.run import front
+from jitserver.run.request import Command
 
 
 @click.command(
@@ -28,7 +29,7 @@ from jitserver.run import front
 )
 @click.option("--fresh", is_flag=True, help="Run the program in a fresh process.")
 @click.option(front.FRESH_REASON.rstrip("="), "reason", hidden=True)
-@click.option(front.RECORD.rstrip("="), "record", hidden=True)
+@click.option(front.FILES.rstrip("="), "files", hidden=True)
 @click.option("--verbose", is_flag=True, help="Print why the program runs in a fresh process, if it does.")
 @click.argument("words", metavar="(script.py | script | -m module) [argument ...]", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -36,7 +37,7 @@ def run(
     packages: tuple[str, ...],
     fresh: bool,
     reason: str | None,
-    record: str | None,
+    files: str | None,
     verbose: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -48,8 +49,28 @@ def run(
     given = {"--no-jit": no_jit, "--fresh": fresh, "--verbose": verbose}
     options = [option for option, is_given in given.items() if is_given]
     options += [f"{front.FRESH_REASON}{reason}"] if reason is not None else []
-    options += [f"{front.RECORD}{record}"] if record is not None else []
+    options += [f"{front.FILES}{files}"] if files is not None else []
     options += [word for name in packages for word in ("--package", name)]
     command = parsed([*options, *words])
     sys.stdout.flush()
     front.run(command)
+
+
+def parsed(words: Sequence[str]) -> Command:
+    """Return the program that the words of a command line name, with its options.
+
+    Raises:
+        click.UsageError: an option is unknown, or there is no program.
+    """
+    command = front.parsed(words)
+    problem = front.problem_of_report(words)
+    if command is None and problem:
+        raise click.UsageError(f"{problem}.")
+    if command is None:
+        known = (*front.OPTIONS, "-m")
+        # The name of a package, which belongs to an option, is none.
+        unknown = next((word for word in words if word.startswith("-") and word not in known), None)
+        if unknown is not None:
+            raise click.NoSuchOption(unknown)
+        raise click.UsageError("There is no program to run.")
+    return command

@@ -27,18 +27,18 @@ OPTIONS = ("--no-jit", "--verbose", _FRESH, _REPORT, _PACKAGE)
 """Options of the command."""
 FRESH_REASON = f"{_FRESH}-reason="
 """Option of a run that starts again in a fresh process, which says why."""
-RECORD = "--record="
-"""Option of the commands that watch over a run: the directory of its record (`record.py`)."""
+FILES = "--files="
+"""Option of `jitserver watch`: the file in which the run notes the files that it executes."""
 
 
 def parsed(words: Sequence[str]) -> Command | None:
     """Parse the words of a command line; return None if they ask for help, or are invalid."""
     given, packages = [], []
-    left, fresh, record, report = list(words), "", "", os.environ.get(_REPORT_VARIABLE, "")
-    while left and (left[0] in OPTIONS or left[0].startswith((FRESH_REASON, RECORD, f"{_REPORT}="))):
+    left, fresh, files, report = list(words), "", "", os.environ.get(_REPORT_VARIABLE, "")
+    while left and (left[0] in OPTIONS or left[0].startswith((FRESH_REASON, FILES, f"{_REPORT}="))):
         option = left.pop(0)
-        if option.startswith(RECORD):
-            record = option.removeprefix(RECORD)
+        if option.startswith(FILES):
+            files = option.removeprefix(FILES)
         elif option.startswith(_REPORT):
             report = option.removeprefix(_REPORT).removeprefix("=") or "text"
         elif option.startswith(_FRESH):
@@ -56,7 +56,7 @@ def parsed(words: Sequence[str]) -> Command | None:
     name = name if is_module else resolved(name)
     is_verbose = "--verbose" in given
     return Command(
-        name, is_module, arguments, "--no-jit" not in given, report, is_verbose, tuple(packages), fresh, record
+        name, is_module, arguments, "--no-jit" not in given, report, is_verbose, tuple(packages), fresh, files
     )
 
 

@@ -1,10 +1,15 @@
 """Program of a run, in the run's own process."""
 
+import contextlib
 import ctypes
+import mmap
+import os
 import signal
 import sys
+from collections.abc import Callable
+from typing import Any
 
-from jitserver.run import compilations, history, record
+from jitserver.run import compilations, history
 from jitserver.run.request import Command
 
 
@@ -25,8 +30,10 @@ def run(command: Command, interpreter: str, preloaded: tuple[int, float] | None 
     from jitclient.api import kernels, program_end, run_as_main
 
     history.note_at_exit()
-    if command.record:
-        record.begin(command.record, command.packages, preloaded, why_fresh)
+    if command.files:
+        # The command that would read the notes may have ended.
+        with contextlib.suppress(OSError, ValueError), open(command.files, "r+b") as file:
+            sys.addaudithook(_noting(mmap.mmap(file.fileno(), 0)))
     program_end.begin(command.name, command.is_module, command.report, command.packages, preloaded, why_fresh)
     if command.jit:
         from jitclient.api.switch import install
@@ -52,3 +59,33 @@ def _interrupted() -> int:
     # The C library calls `raise` with the exit status, which is the number of the signal.
     libc.on_exit(ctypes.cast(libc["raise"], ctypes.c_void_p), None)
     return signal.SIGINT.value
+
+
+def _noting(memory: mmap.mmap) -> Callable[[str, tuple[Any, ...]], None]:
+    """Return the audit hook that notes executed files, with the times of their last changes, in the memory of a file.
+
+    The notes are no write, which `fresh_start.py` would count as an effect of the program. The hook uses no globals: at
+    the interpreter's exit, modules are emptied before the last events.
+    """
+    getpid, absolute, stat, encode = os.getpid, os.path.abspath, os.stat, os.fsencode
+    libraries = (os.path.dirname(os.__file__) + os.sep, f"{os.sep}site-packages{os.sep}")
+    pid, known = getpid(), set[str]()
+    # A run that starts again in a fresh process has made notes before.
+    memory.seek(len(memory[:].rstrip(b"\0")) + 1 if memory[0] else 0)
+
+    def note(event: str, arguments: tuple[Any, ...]) -> None:
+        # A file that is no valid Python is compiled only.
+        if event not in ("compile", "exec"):
+            return
+        name = arguments[1] if event == "compile" else getattr(arguments[0], "co_filename", None)
+        if not isinstance(name, str) or name in known or name.startswith("<") or getpid() != pid:
+            return
+        known.add(name)
+        # An error here would fail the program's import.
+        try:
+            if not any(part in name for part in libraries):
+                memory.write(encode(f"{stat(name).st_mtime_ns} {absolute(name)}\0"))
+        except Exception:
+            return
+
+    return note

@@ -29,7 +29,7 @@ class Command(NamedTuple):
         verbose: whether to say why the program runs in a fresh process.
         packages: installed packages whose jits run on the daemon, too.
         fresh: why the program must run in a fresh process; empty if it may run in a helper's child.
-        record: directory of the record for the command that started the run; empty for none.
+        files: file in which to note the files that the run executes; empty for none.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Command(NamedTuple):
     verbose: bool = False
     packages: tuple[str, ...] = ()
     fresh: str = ""
-    record: str = ""
+    files: str = ""
 
     def __str__(self) -> str:
         return " ".join([*(["-m"] if self.is_module else []), self.name, *self.arguments])
