@@ -41,7 +41,6 @@ REPLACES = {
     "jitclient.jaxside.backend_view": "what a client's trace asks jax of its devices",
     "jitclient.jaxside.internals": "functions of jax, and the tables in which it finds what to do with our arrays",
     "jitclient.core.compat": "where a debugger looks for an exception that a program did not catch",
-    "jitclient.api.kernels": "a variable for Jupyter, and for the program that its command becomes",
     "jitclient.api.run_as_main": "what a program finds in `sys`, and what an exception leaves there",
     "jitclient.pools.worker": "the program of a worker: its `__main__`, words, and variables",
     "jitclient.session.launch": "a variable for the program that the process becomes",

@@ -27,7 +27,7 @@ def run(command: Command, interpreter: str, preloaded: tuple[int, float] | None 
     Raises:
         SystemExit: the process must exit.
     """
-    from jitclient.api import kernels, program_end, run_as_main
+    from jitclient.api import program_end, run_as_main
 
     history.note_at_exit()
     if command.files:
@@ -39,7 +39,6 @@ def run(command: Command, interpreter: str, preloaded: tuple[int, float] | None 
         from jitclient.api.switch import install
 
         install(command.packages)
-        kernels.run_under_jitclient(command.packages)
         compilations.keep()
     option = ["-m"] if command.is_module else []
     sys.orig_argv = [interpreter, *option, command.name, *command.arguments]

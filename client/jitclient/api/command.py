@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import jitclient
-from jitclient.api import kernels, program_end
+from jitclient.api import program_end
 from jitclient.api.console_scripts import resolved
 from jitclient.api.run_as_main import run_module, run_script
 from jitclient.core import report_form
@@ -87,5 +87,4 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(str(error))
     if not options.no_jit:
         jitclient.install(options.package)
-        kernels.run_under_jitclient(options.package)
     return run(name, named[1:])

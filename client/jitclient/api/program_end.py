@@ -43,8 +43,7 @@ def begin(
     Raises:
         SettingsError: the value of JITSERVER_REPORT, or of another variable, is invalid.
     """
-    # A notebook has no report: Jupyter's program has one.
-    if not form and os.environ.get(_VARIABLE) and name != exit_summary.KERNEL:
+    if not form and os.environ.get(_VARIABLE):
         form = settings().report
     report = _report(form, f"-m {name}" if is_module else name, packages, preloaded, why_fresh) if form else None
     exit_summary.begin_program(name, is_module, report)

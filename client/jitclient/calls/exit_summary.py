@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 _MIN_SECONDS = 1.0
 """Minimum seconds saved that are worth a line."""
 
-KERNEL = "ipykernel_launcher"
-"""Module that a process runs for a notebook."""
-
 _pid: int | None = None
 """Process whose figures are summarized at its exit; None before there is one."""
 
@@ -39,8 +36,7 @@ def begin_program(name: str, is_module: bool, report: Callable[[], None] | None)
         is_module: whether `name` is a module.
         report: prints a report in place of the line, if given.
     """
-    started = f"-m {name}" if is_module else absolute(name)
-    _begin(_notebook() if started == f"-m {KERNEL}" else started, "--report", report)
+    _begin(f"-m {name}" if is_module else absolute(name), "--report", report)
 
 
 def begin() -> None:

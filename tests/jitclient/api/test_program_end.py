@@ -42,14 +42,6 @@ def test_without_either_there_is_none(begun: list[Callable[[], None] | None]) ->
     assert timeline.current is None
 
 
-def test_a_kernel_of_a_notebook_has_none_by_the_variable(
-    begun: list[Callable[[], None] | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("JITSERVER_REPORT", "run.html")
-    program_end.begin(exit_summary.KERNEL, True, "", ())
-    assert begun == [None]
-
-
 def test_a_file_is_that_of_the_working_directory_at_the_start(
     begun: list[Callable[[], None] | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

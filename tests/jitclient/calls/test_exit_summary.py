@@ -195,16 +195,6 @@ def test_programs_have_names(tmp_path: Path) -> None:
     assert scripts() == [*named.values()]
 
 
-@pytest.mark.parametrize("name", ["", "/home/alice/fit.ipynb"])
-def test_a_kernel_has_the_name_of_its_notebook(name: str, tmp_path: Path) -> None:
-    source = "exit_summary.begin_program('ipykernel_launcher', True, None)"
-    path = tmp_path / "program.py"
-    path.write_text(textwrap.dedent(SAVES).format(seconds=2.0).replace("exit_summary.begin()", source))
-    env = {**os.environ, "JPY_SESSION_NAME": name}
-    subprocess.run([sys.executable, str(path)], env=env, check=True, timeout=SECONDS)
-    assert scripts() == [name or "notebook"]
-
-
 def test_the_line_counts_programs_and_compilations() -> None:
     both = ProgramStats(0.0, "a", 12.41, found=9, compilations_found=1031)
     assert exit_summary.line(both, "--report") == (
