@@ -8,7 +8,7 @@ __all__ = ["RunningDaemon", "run_daemon"]
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Do what `%load_ext jitserver` is for: the jits of the cells run on the daemon, and there are magics."""
+    """Do what `%load_ext jitserver` is for: the jits of the cells run on the daemon, and there is a magic."""
     from jitserver.notebooks import extension
 
     extension.load(shell)

@@ -13,7 +13,7 @@ _installed: list[Installed] = []
 
 
 def load(shell: InteractiveShell) -> None:
-    """Have `jax.jit` in the cells run on the daemon, and add the magics."""
+    """Have `jax.jit` in the cells run on the daemon, and add the magic."""
     _installed.append(install())
     shell.register_magics(JitserverMagics)
     if _has_cells(shell):

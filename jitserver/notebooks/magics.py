@@ -1,15 +1,13 @@
-"""The magics `%jitserver` and `%%jit_explain`."""
+"""The magic `%jitserver`."""
 
 import shlex
 from typing import Any
 
 import msgspec
 from IPython.core.error import UsageError
-from IPython.core.interactiveshell import InteractiveShell
-from IPython.core.magic import Magics, cell_magic, line_magic, magics_class
+from IPython.core.magic import Magics, line_magic, magics_class
 
 from jitclient.api import keeping
-from jitclient.api.explanation import explain
 from jitclient.api.report import lines, report_of
 from jitclient.calls.usage import usage
 from jitclient.core.settings import settings
@@ -20,7 +18,6 @@ from jitclient.session.handshake import ask
 from jitclient.wire import labels
 from jitclient.wire.introspection import Status
 from jitclient.wire.messages import Verb
-from jitserver.notebooks.call_sites import call_sites
 
 _USAGE = "Use %jitserver, %jitserver keep NAME ... or %jitserver kept NAME ..."
 
@@ -52,26 +49,11 @@ class JitserverMagics(Magics):
         else:
             raise UsageError(_USAGE)
 
-    @cell_magic
-    def jit_explain(self, line: str, cell: str) -> None:
-        """Say for each call of a jitted function in the cell whether its program exists, and if not, why; run none."""
-        if line.strip():
-            raise UsageError("%%jit_explain has no options")
-        sites = list(call_sites(self._shell.transform_cell(cell), self._variables))
-        for site in sites:
-            print(f"{site.text}: {site.unknown}" if site.unknown else explain(site.function, *site.args, **site.kwargs))
-        if not sites:
-            print("The cell calls no jitted function that exists already, outside of its own functions.")
-
     @property
     def _variables(self) -> dict[str, Any]:
-        variables: dict[str, Any] = self._shell.user_ns
-        return variables
-
-    @property
-    def _shell(self) -> InteractiveShell:
         assert self.shell is not None  # IPython makes this object for a shell
-        return self.shell
+        variables: dict[str, Any] = self.shell.user_ns
+        return variables
 
     def _variable(self, name: str) -> Any:
         if name not in self._variables:

@@ -31,39 +31,32 @@ SET_UP = """
 def test_cells_run_on_the_daemon_and_another_kernel_finds_all(own: Any) -> None:
     program = f"""{SHELL}{SET_UP}
     kept = run("%jitserver kept params") if "again" in sys.argv else run("%jitserver keep params")
-    explained = run("%%jit_explain\\ntotal = step(params, x)")
     ran = run("print(float(step(params, x)), type(params).__module__, len(params), params.nbytes)")
-    print(json.dumps([kept, explained, ran, run("%jitserver")]))
+    print(json.dumps([kept, ran, run("%jitserver")]))
     """
     with own.serving():
-        kept, explained, ran, shown = own.run(program)
+        kept, ran, shown = own.run(program)
         assert kept == ""
-        assert explained.startswith("<lambda>(f32[3], f32[3]): miss")
         assert ran == "3.0 jitclient.arrays.array 3 12\n"
         assert "daemon    pid" in shown
         assert "<lambda>(f32[3], f32[3])  made in" in shown
 
-        kept, explained, ran, shown = own.run(program, "again")
+        kept, ran, shown = own.run(program, "again")
         assert (kept, ran) == ("", "3.0 jitclient.arrays.array 3 12\n")
-        assert "hit (L1: the daemon has it" in explained
         assert "found in memory" in shown
         assert own.counts()["traces"] == 1
 
 
 def test_mistakes_are_errors_of_usage_and_no_daemon_is_said(own: Any) -> None:
     program = f"""{SHELL}{SET_UP}
-    cells = ["%jitserver kep x", "%jitserver keep nothing", "%jitserver keep", "%jitserver 'x", "%%jit_explain x\\n1",
-             "%%jit_explain\\nstep(", "%%jit_explain\\nprint(1)", "%jitserver"]
+    cells = ["%jitserver kep x", "%jitserver keep nothing", "%jitserver keep", "%jitserver 'x", "%jitserver"]
     print(json.dumps([run(cell) for cell in cells]))
     """
-    command, variable, names, quoted, options, syntax, none, shown = own.run(program, JITSERVER_FALLBACK="local")
+    command, variable, names, quoted, shown = own.run(program, JITSERVER_FALLBACK="local")
     usage = "Use %jitserver, %jitserver keep NAME ... or %jitserver kept NAME ..."
     assert command == names == f"UsageError: {usage}"
     assert variable == "UsageError: there is no variable 'nothing'"
     assert quoted == f"UsageError: No closing quotation. {usage}"
-    assert options == "UsageError: %%jit_explain has no options"
-    assert syntax.startswith("SyntaxError")
-    assert none == "The cell calls no jitted function that exists already, outside of its own functions.\n"
     assert shown.startswith("daemon    none: no daemon answers")
 
 
@@ -72,15 +65,12 @@ def test_unloading_restores_all(own: Any) -> None:
     with_it = run("print(type(jax.jit(len)).__module__)")
     assert run("%unload_ext jitserver") == ""
     without = run("print(type(jax.jit(len)).__module__)")
-    print(json.dumps([with_it, without, run("%jitserver"), run("%%jit_explain\\n1")]))
+    print(json.dumps([with_it, without, run("%jitserver")]))
     """
-    with_it, without, *magics = own.run(program)
+    with_it, without, magic = own.run(program)
     assert with_it.startswith("jitclient")
     assert not without.startswith("jitclient")
-    assert magics == [
-        "UsageError: Line magic function `%jitserver` not found.",
-        "UsageError: Cell magic `%%jit_explain` not found.",
-    ]
+    assert magic == "UsageError: Line magic function `%jitserver` not found."
 
 
 def test_unloading_leaves_an_installation_of_the_users_own(own: Any) -> None:

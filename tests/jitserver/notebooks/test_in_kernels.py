@@ -44,7 +44,7 @@ def ran(*cells):
     printed = "".join(output.get("text", "") for output in outputs if output.get("name") == "stdout")
     return printed, [output.data["text/html"] for output in outputs if output.output_type == "display_data"]
 
-cells = "%%jit_explain\\nstep(params, x)", "print(float(step(params, x)))", "%jitserver"
+cells = "print(float(step(params, x)))", "%jitserver"
 print(json.dumps([ran(SETUP, params, *cells), ran(SETUP, again, *cells)]))
 """
 
@@ -53,10 +53,9 @@ def test_a_restarted_kernel_finds_programs_and_arrays(own: Any, gate: Any, tmp_p
     with own.serving():
         (first, lines), (second, others) = own.run(NOTEBOOK, str(tmp_path / "gate"), gate.waits_here)
         assert own.counts()["traces"] == 1
-    assert "step(f32[3], f32[3]): miss" in first
-    assert "step(f32[3], f32[3]): hit" in second
-    assert "\n3.0\n" in first
-    assert "\n3.0\n" in second
+    assert first.startswith("3.0\n")
+    assert "made in" in first
+    assert second.startswith("3.0\n")
     assert "found in memory" in second
     assert set(lines) == {""}  # a line was there, and has disappeared
     assert set(others) <= {""}
