@@ -28,7 +28,6 @@ _COMMANDS = {
     "serve": "serve",
     "share": "share",
     "start": "lifecycle",
-    "stats": "stats",
     "status": "status",
     "stop": "lifecycle",
     "top": "top",

@@ -22,7 +22,7 @@ class _Files(NamedTuple):
 
 
 @click.command()
-@click.option("--all", "everything", is_flag=True, help="Remove the files of all environments, statistics as well.")
+@click.option("--all", "everything", is_flag=True, help="Remove the files of all environments.")
 @click.option("--dry-run", is_flag=True, help="Print what would be removed.")
 @json_option
 def purge(everything: bool, dry_run: bool) -> None:

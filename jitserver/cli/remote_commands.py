@@ -27,7 +27,6 @@ _LOCAL_COMMANDS = (
     "profile",
     "run",
     "serve",
-    "stats",
     "watch",
 )
 """Commands that run on this machine, whatever the address is."""

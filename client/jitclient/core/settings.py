@@ -41,7 +41,6 @@ class Settings:
         timeout: JITSERVER_TIMEOUT: seconds without a sign of life after which a daemon counts as hanging; a working
             daemon sends a sign every second (default: 60).
         quiet: JITSERVER_QUIET: whether no line at the exit says what was saved (default: no).
-        stats: JITSERVER_STATS: whether a program's figures are recorded at its exit (default: yes).
         report: JITSERVER_REPORT: the report at a program's exit: `text` or `json`, or a file whose name ends in .html
             or .json (default: none).
     """
@@ -57,7 +56,6 @@ class Settings:
     cache_dir: str | None = None
     timeout: float = 60.0
     quiet: bool = False
-    stats: bool = True
     report: str = ""
 
     @classmethod
@@ -79,7 +77,6 @@ class Settings:
             cache_dir=_absolute(environment, "JITSERVER_CACHE_DIR"),
             timeout=_seconds(environment, "JITSERVER_TIMEOUT", "60"),
             quiet=_boolean(environment, "JITSERVER_QUIET", default="0"),
-            stats=_boolean(environment, "JITSERVER_STATS"),
             report=_report(environment, "JITSERVER_REPORT"),
         )
 

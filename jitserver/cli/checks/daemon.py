@@ -71,7 +71,7 @@ def call(state: DaemonState) -> Iterator[Finding]:
     """Check whether the daemon compiles and runs a function for a fresh process, and measure the time."""
     if state.status is None:
         return
-    settings = {"JITSERVER_AUTOSTART": "0", "JITSERVER_FALLBACK": "error", "JITSERVER_STATS": "0"}
+    settings = {"JITSERVER_AUTOSTART": "0", "JITSERVER_FALLBACK": "error"}
     settings["JITSERVER_ADDRESS"] = str(state.address)
     done = _run([sys.executable, "-P", str(_ONE_CALL)], _CALL_SECONDS, **settings)
     if done is None:

@@ -17,7 +17,7 @@ from jitclient.errors import SettingsError
 def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None] | None]]:
     """The reports of the programs that begin."""
     found: list[Callable[[], None] | None] = []
-    monkeypatch.setattr(exit_summary, "begin_program", lambda name, is_module, report: found.append(report))
+    monkeypatch.setattr(exit_summary, "begin_program", lambda report: found.append(report))
     monkeypatch.setattr(timeline, "current", None)
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     settings.cache_clear()

@@ -31,7 +31,6 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
             (found["cache"] / digest / "environment").write_text(str(tmp_path / environment))
         (found["logs"] / f"{digest}-abcd.log").write_text("log")
         (found["sockets"] / f"{digest}.lock").write_text("1")
-    (found["cache"] / "stats").mkdir()
     monkeypatch.setenv("JITSERVER_CACHE_DIR", str(found["cache"]))
     monkeypatch.setattr(purge, "log_directory", lambda: found["logs"])
     monkeypatch.setattr(purge, "runtime_directory", lambda: found["sockets"])
@@ -46,13 +45,13 @@ def names(folder: Path) -> set[str]:
 @pytest.mark.core
 def test_an_environment_that_is_gone_leaves_nothing(folders: dict[str, Path], here: Callable[..., Result]) -> None:
     planned = json.loads(here("purge", "--dry-run", "--json").stdout)
-    assert names(folders["cache"]) == {GONE, HERE, UNKNOWN, "stats"}
+    assert names(folders["cache"]) == {GONE, HERE, UNKNOWN}
     done = json.loads(here("purge", "--json").stdout)
     assert done == {**planned, "result": "removed"}
     (removed,) = done["removed"]
     assert removed["environment"] == str(folders["cache"].parent / "gone")
     assert removed["bytes"] > 1000
-    assert names(folders["cache"]) == {HERE, UNKNOWN, "stats"}
+    assert names(folders["cache"]) == {HERE, UNKNOWN}
     assert names(folders["logs"]) == {f"{HERE}-abcd.log", f"{UNKNOWN}-abcd.log"}
     assert names(folders["sockets"]) == {f"{HERE}.lock", f"{UNKNOWN}.lock"}
     assert here("purge").stdout == "nothing to remove\n"
@@ -75,7 +74,7 @@ def test_a_running_daemon_keeps_its_files(
     done = here("purge", "--all")
     assert done.exit_code == 1
     assert f"a daemon is running at unix:{folders['sockets']}/{GONE}.sock. Stop it first" in done.output
-    assert names(folders["cache"]) == {GONE, HERE, UNKNOWN, "stats"}
+    assert names(folders["cache"]) == {GONE, HERE, UNKNOWN}
 
 
 @pytest.mark.core
