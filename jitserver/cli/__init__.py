@@ -21,7 +21,6 @@ _COMMANDS = {
     "install": "install",
     "logs": "lifecycle",
     "pool-worker": "pool_worker",
-    "profile": "profile",
     "purge": "purge",
     "restart": "lifecycle",
     "run": "run",

@@ -24,7 +24,6 @@ _LOCAL_COMMANDS = (
     "demo",
     "doctor",
     "pool-worker",
-    "profile",
     "run",
     "serve",
     "watch",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jitclient.session.link import Link
     from jitclient.wire.recording import Record
 
-_NO_SESSION = "`jitserver profile` records what a daemon does; the profiler server records this process only"
+_NO_SESSION = "the profiler server records this process only; `jax.profiler.trace` records the daemon, too"
 
 
 @functools.cache

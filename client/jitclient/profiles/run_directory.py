@@ -7,7 +7,6 @@ the daemons' events are added.
 import gzip
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,34 +16,14 @@ from jitclient.wire.recording import Recorded
 _XSPACE, _TRACE = ".xplane.pb", ".trace.json.gz"
 
 
-def runs(log_directory: str | os.PathLike[str]) -> Path:
-    """Return the directory that has a directory for each profile, as XProf expects it."""
-    return Path(log_directory).absolute() / "plugins" / "profile"
-
-
 def latest(log_directory: str | os.PathLike[str]) -> Path:
     """Return the directory of the profile that was written last.
 
     Raises:
         ValueError: there is none.
     """
-    found = runs(log_directory)
+    found = Path(log_directory).absolute() / "plugins" / "profile"
     return max(found.iterdir() if found.is_dir() else (), key=os.path.getmtime)
-
-
-def create(log_directory: str | os.PathLike[str], parts: list[Recorded]) -> Path:
-    """Write a profile of a daemon alone, and return its directory.
-
-    Raises:
-        OSError: the directory cannot be written.
-    """
-    directory = runs(log_directory) / time.strftime("%Y_%m_%d_%H_%M_%S")
-    directory.mkdir(parents=True, exist_ok=True)
-    for part in filter(lambda part: part.xspace, parts):
-        host = _unused_host(directory, part)
-        (directory / f"{host}{_XSPACE}").write_bytes(part.xspace)
-        (directory / f"{host}{_TRACE}").write_bytes(part.trace)
-    return directory
 
 
 def add(directory: Path, parts: list[Recorded], clock_ahead: int) -> None:

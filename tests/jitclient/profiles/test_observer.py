@@ -302,4 +302,4 @@ def test_the_profile_of_memory_is_the_daemons(daemon: str, tmp_path: Path, monke
 
 def test_a_server_says_what_it_does_not_record(capsys: pytest.CaptureFixture[str]) -> None:
     observer._observer.serves()
-    assert "`jitserver profile` records what a daemon does" in capsys.readouterr().err
+    assert "`jax.profiler.trace` records the daemon, too" in capsys.readouterr().err
