@@ -22,8 +22,8 @@ from jitserver.store.archive import Moved
 from jitserver.store.disk import Store
 from jitserver.store.last_use import LastUse
 from jitserver.store.share import contents, scripts
+from jitserver.store.share.objects import Objects
 from jitserver.store.share.options import Options
-from jitserver.store.share.patient_objects import PatientObjects
 from jitserver.store.share.share import MIN_SECONDS, Share
 from jitserver.store.share.storage import Storage
 from jitserver.store.tiers import disk_share
@@ -44,7 +44,7 @@ def status() -> None:
     """Show where the lab's cache is, and what it has given to the daemon."""
     options = _options()
     with _storage_errors(options):
-        found = contents.everything(PatientObjects(options.url))
+        found = contents.everything(Objects(options.url))
     try:
         daemon: Status | None = ask(Verb.STATUS, None, Status)
     except DaemonUnavailable:
@@ -111,7 +111,7 @@ def _script(given: str) -> str:
 
 def _push_script(options: Options, directory: Path, used: LastUse) -> None:
     with _storage_errors(options), _working(f"uploading what {used.script} used"):
-        pushed = scripts.push(PatientObjects(options.url), options.key, directory, used)
+        pushed = scripts.push(Objects(options.url), options.key, directory, used)
     report(
         {"script": used.script, **pushed.moved._asdict(), "bytes": pushed.nbytes, "seconds": pushed.seconds},
         lambda: click.echo(f"uploaded what {used.script} used: {_moved(pushed.moved)}, {size(pushed.nbytes)}"),
@@ -128,7 +128,7 @@ def pull(script: str) -> None:
     """
     options, directory, name = _options(), directories.environment_directory(), _script(script)
     with _storage_errors(options), _working(f"downloading what {name} used"):
-        objects = PatientObjects(options.url)
+        objects = Objects(options.url)
         found = [*scripts.pull(objects, options.key, directory, name, disk_share(directory))]
     problems = [each.problem for each in found if each.problem]
     found = [each for each in found if not each.problem]
@@ -182,7 +182,7 @@ def verify(removes: bool) -> None:
     by: collections.Counter[str] = collections.Counter()
     problems: dict[str, str] = {}
     with _storage_errors(options):
-        objects = PatientObjects(options.url)
+        objects = Objects(options.url)
         found = [entry for each in contents.everything(objects).values() for entry in each]
         for one in contents.checked(objects, options.key, _progress(found, "reading")):
             if one.problem:
@@ -226,7 +226,7 @@ def gc(older_than: float | None, max_size: float | None, dry_run: bool) -> None:
     options = _options()
     before = 0.0 if older_than is None else time.time() - older_than * _DAY_SECONDS
     with _storage_errors(options):
-        objects = PatientObjects(options.url)
+        objects = Objects(options.url)
         limit = None if max_size is None else int(max_size * (1 << 30))
         found = [entry for each in contents.everything(objects).values() for entry in each]
         leaving = [*contents.abandoned(objects), *contents.outdated(objects, found, before, limit)]
