@@ -305,8 +305,7 @@ class Daemon:
             store = Store(Path(os.devnull), 0)
         if store.max_bytes:
             store.shared = SharedLimit(directory, max_bytes, functools.partial(is_in_use, runtime_directory()))
-            shared = None if lab is None else lab.compilations
-            keep_compilations(store.compilations_directory, store.max_compilations_bytes, shared)
+            keep_compilations(store.compilations_directory, store.max_compilations_bytes, lab)
         return Tiers(memory, store, writer, lab)
 
     def _prewarm(self, engine: Engine) -> None:

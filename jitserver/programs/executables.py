@@ -18,7 +18,7 @@ from jitclient.jaxside import compilation_cache, cpu_executables, internals
 from jitserver.programs import context
 from jitserver.programs.devices.backend import backend
 from jitserver.store.deadline import Deadlines
-from jitserver.store.share.compilations import SharedCompilations
+from jitserver.store.share.lab import Lab
 
 _Result = TypeVar("_Result")
 
@@ -37,16 +37,16 @@ _LONG_TEXT_BYTES = 64 << 10
 """Size of a program's text from which on the lab's cache is asked for its compilation."""
 
 
-def keep_compilations(directory: Path, max_bytes: int, shared: SharedCompilations | None = None) -> None:
+def keep_compilations(directory: Path, max_bytes: int, lab: Lab | None = None) -> None:
     """Make JAX find and keep long compilations by their text in a directory of at most `max_bytes` bytes.
 
     Args:
         directory: the directory.
         max_bytes: the limit.
-        shared: those of the lab, if there is one.
+        lab: the lab's cache, if there is one.
     """
     global _compilations
-    _compilations = _Compilations(directory, _MIN_SECONDS, max_bytes, shared)
+    _compilations = _Compilations(directory, _MIN_SECONDS, max_bytes, lab)
     compilation_cache.use(_compilations, by_text=True)
 
 
@@ -68,38 +68,31 @@ def found_key() -> str:
 class _ThreadState(threading.local):
     key = ""
     asks_lab = False
-    claimed: tuple[str, ...] = ()
-    """Keys of compilations that the lab's cache lacks, and that this thread makes."""
 
 
 class _Compilations(compilation_cache.CompilationCache):
     """Cache of compilations that counts as empty while its storage hangs or fails."""
 
-    def __init__(self, directory: Path, min_seconds: float, max_bytes: int, shared: SharedCompilations | None) -> None:
+    def __init__(self, directory: Path, min_seconds: float, max_bytes: int, lab: Lab | None) -> None:
         super().__init__(directory, min_seconds, max_bytes)
         self._deadlines = Deadlines()
-        self._shared = shared
+        self._lab = lab
         self.thread_state = _ThreadState()
 
     @contextlib.contextmanager
     def asking_lab(self) -> Iterator[None]:
         """Ask the lab's cache, too, within a block of this thread."""
-        state = self.thread_state
-        state.asks_lab = self._shared is not None
+        self.thread_state.asks_lab = True
         try:
             yield
         finally:
-            claimed, state.asks_lab, state.claimed = state.claimed, False, ()
-            for key in claimed if self._shared is not None else ():
-                self._shared.release(key)  # type: ignore[union-attr]
+            self.thread_state.asks_lab = False
 
     def get(self, key: str) -> tuple[bytes, float] | None:
         found = self._within_deadline(lambda: super(_Compilations, self).get(key))
-        if found is None and self._shared is not None and self.thread_state.asks_lab:
-            found = self._shared.get(_of_machine(key))
-            if found is None:
-                self.thread_state.claimed += (_of_machine(key),)
-            else:
+        if found is None and self._lab is not None and self.thread_state.asks_lab:
+            found = self._lab.share.get_compilation(_of_machine(key))
+            if found is not None:
                 self._put_here(key, *found)
         if found is not None:
             self.thread_state.key = key
@@ -110,8 +103,9 @@ class _Compilations(compilation_cache.CompilationCache):
 
     def put(self, key: str, executable: bytes, seconds: float) -> None:
         self._put_here(key, executable, seconds)
-        if self._shared is not None and self.thread_state.asks_lab:
-            self._shared.put(_of_machine(key), executable, seconds)
+        if self._lab is not None and self.thread_state.asks_lab:
+            upload = functools.partial(self._lab.share.put_compilation, _of_machine(key), executable, seconds)
+            self._lab.uploads.add(f"compilation {key}", upload)
 
     def _put_here(self, key: str, executable: bytes, seconds: float) -> None:
         self._within_deadline(lambda: super(_Compilations, self).put(key, executable, seconds))

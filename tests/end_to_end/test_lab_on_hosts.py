@@ -1,4 +1,4 @@
-"""A lab of hosts with their own homes and daemons, and a folder that they share; one of them is gone in the middle."""
+"""A lab of hosts with their own homes and daemons, and a folder that they share."""
 
 from pathlib import Path
 
@@ -43,35 +43,20 @@ ON_HOSTS = """
     def status(host):
         return json.loads(on(host, "-m", "jitserver", "status", "--json").communicate()[0])
 
-    def claims():
-        return glob.glob(f"{shared}/lab/**/claim", recursive=True)
-
     script = str(shared / "train.py")
-    gone = on("h1", script)
-    while not claims():
-        assert gone.poll() is None, gone.communicate()
-        time.sleep(0.01)
-    subprocess.run([f"{os.environ['HOST']}/kill", "h1"], check=True)  # while it compiles
-    gone.kill()  # ssh may wait for ever for a machine that is gone
-    gone.communicate()
-    assert claims()
-    hosts = ["h2", "h3", "h4"]
+    hosts = ["h1", "h2", "h3"]
     together = [on(host, script) for host in hosts]
     values = [said(process) for process in together]
     made = [status(host) for host in hosts]
-    while not glob.glob(f"{shared}/lab/programs*/**/program", recursive=True) or claims():
+    while not glob.glob(f"{shared}/lab/programs*/**/program", recursive=True):
         time.sleep(0.1)  # uploads are behind the calls
-    values.append(said(on("h5", script)))
-    print(json.dumps([values, made, status("h5")]))
+    values.append(said(on("h4", script)))
+    print(json.dumps([values, made, status("h4")]))
 """
 
 
-def test_hosts_that_start_together_compile_once_or_twice_although_one_is_gone(tmp_path: Path) -> None:
-    values, made, last = inside("JITSERVER_TEST_HOSTS", ON_HOSTS, tmp_path, 560, HOSTS="5", SCRIPT=SCRIPT)
+def test_a_host_finds_what_others_made_together(tmp_path: Path) -> None:
+    values, made, last = inside("JITSERVER_TEST_HOSTS", ON_HOSTS, tmp_path, 560, HOSTS="4", SCRIPT=SCRIPT)
     assert all(value == values[0] for value in values)
-    found = [status["share"]["found"] for status in made]
-    assert [status["text_hits"] for status in made] == found
-    # Two that find the same claim void may both compile.
-    assert sum(found) in (1, 2)
-    assert all(status["share"]["uploaded"] for status in made if not status["text_hits"])
+    assert all(status["share"]["uploaded"] or status["share"]["found"] for status in made)
     assert (last["traces"], last["compiles"], last["share"]["found"], last["share"]["uploaded"]) == (0, 0, 1, 0)

@@ -89,11 +89,6 @@ def compilation_name(key: str) -> str:
     return f"{COMPILATIONS}/{key[:2]}/{key}/{EXECUTABLE}"
 
 
-def claim_name(key: str) -> str:
-    """Return the name of the claim of a machine that compiles."""
-    return f"{COMPILATIONS}/{key[:2]}/{key}/claim"
-
-
 def scripts_folder(versions: str, script: str) -> str:
     """Return the folder of a script's entries, one for each kind of machine."""
     return f"{SCRIPTS}/{versions}/{digest(script.encode()).hex()}"

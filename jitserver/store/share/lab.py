@@ -3,7 +3,6 @@
 import logging
 
 from jitclient.errors import SettingsError
-from jitserver.store.share.compilations import SharedCompilations
 from jitserver.store.share.options import Options
 from jitserver.store.share.share import Share
 from jitserver.store.share.storage import Storage
@@ -16,15 +15,13 @@ class Lab:
     """A daemon's part in a lab's cache.
 
     Attributes:
-        share: the programs, by call key.
-        compilations: the compilations, by the program's text.
+        share: the programs by call key, and the compilations by the program's text.
         uploads: writes to the storage, which may be slow, so no write to the disk waits for it.
     """
 
     def __init__(self, options: Options) -> None:
         self.share = Share(Storage(options))
         self.uploads = Writer(lambda: 0)
-        self.compilations = SharedCompilations(self.share, self.uploads.add)
         self.uploads.add("", self.share.storage.connect)
 
 

@@ -22,6 +22,7 @@ MIN_SECONDS = 1.0
 
 MAX_ENTRY_BYTES = 1 << 30
 _MAX_NAMES_BYTES = 1 << 20
+_DOWNLOAD_SECONDS = 30.0
 _MAX_LISTS = 8
 
 
@@ -66,6 +67,17 @@ class Share:
     def get_trace(self, portable_key: str, seconds: float) -> tuple[Stored, bytes] | None:
         """Return a program of another kind of machine with its trace, or None; see `get`."""
         return self._program(entries.trace_name(portable_key), seconds)
+
+    def get_compilation(self, text_key: str) -> tuple[bytes, float] | None:
+        """Return the executable of a key of a program's text and of this kind of machine, with its seconds, or None."""
+        name = entries.compilation_name(text_key)
+        # A rejected one would be read again.
+        found = self.storage.get(name, MAX_ENTRY_BYTES, _DOWNLOAD_SECONDS) if self.storage.has(name) else None
+        if found is None or len(found) <= entries.SECONDS.size:
+            return None
+        seconds: float = entries.SECONDS.unpack_from(found)[0]
+        self.count_found(seconds)
+        return bytes(found[entries.SECONDS.size :]), seconds
 
     def has(self, key: str) -> bool:
         """Return whether there is a program of a call key."""
@@ -116,6 +128,11 @@ class Share:
         if self._put_trace(stored, seconds - info.seconds.get("compile", 0.0), trace) and not executable:
             self._list(base, names)
         return is_new
+
+    def put_compilation(self, text_key: str, executable: bytes, seconds: float) -> None:
+        """Upload an executable, see `get_compilation`, if it took long enough to compile."""
+        if self.storage.options.writes and seconds >= MIN_SECONDS:
+            self.storage.put(entries.compilation_name(text_key), entries.SECONDS.pack(seconds) + executable)
 
     def _put_trace(self, stored: Stored, seconds: float, trace: Callable[[], bytes]) -> bool:
         key = stored.components.portable_key

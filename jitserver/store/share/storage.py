@@ -76,7 +76,7 @@ class Storage:
             self.reject(name, str(error), "no member of the project has written it under this name")
             return None
 
-    def put(self, name: str, payload: bytes, seconds: float = WRITE_SECONDS) -> bool:
+    def put(self, name: str, payload: bytes) -> bool:
         """Write an entry, which replaces one of that name; return whether it was written."""
 
         def act() -> bool:
@@ -84,22 +84,18 @@ class Storage:
             self._bad.discard(name)
             return True
 
-        return self._attempt(act, seconds, False)
+        return self._attempt(act, WRITE_SECONDS, False)
 
-    def create(self, name: str, payload: bytes, seconds: float = WRITE_SECONDS) -> bool:
+    def create(self, name: str, payload: bytes) -> bool:
         """Write an entry unless there is one of that name that was not rejected; return whether it was written."""
         if name in self._bad:
-            return self.put(name, payload, seconds)
+            return self.put(name, payload)
         entry = signing.signed(self.options.key, name, payload)
-        return self._attempt(lambda: self._objects().create(name, entry), seconds, False)
+        return self._attempt(lambda: self._objects().create(name, entry), WRITE_SECONDS, False)
 
     def has(self, name: str) -> bool:
         """Return whether there is an entry of a name that was not rejected."""
         return name not in self._bad and self._read(lambda: self._objects().has(name), READ_SECONDS, False)
-
-    def remove(self, name: str) -> None:
-        """Remove an entry."""
-        self._attempt(lambda: self._objects().remove(name), READ_SECONDS, None)
 
     def reject(self, name: str, reason: str, why: str) -> None:
         """Count an entry that cannot be used, and let it be replaced."""

@@ -34,20 +34,21 @@ def test_a_compilation_waits_for_no_storage_that_hangs(tmp_path: Path, monkeypat
 
 
 class Lab:
-    """The compilations of a lab that has one, and what happens to them."""
+    """A lab's cache that has some compilations, and what happens to them; it uploads at once."""
 
     def __init__(self, has: dict[str, bytes]) -> None:
-        self.has, self.done = has, list[tuple[str, ...]]()
+        self.has, self.done = has, list[tuple[str, str]]()
+        self.share = self.uploads = self
 
-    def get(self, key: str) -> tuple[bytes, float] | None:
-        self.done.append(("get", key))
-        return (self.has[key], 7.0) if key in self.has else None
+    def get_compilation(self, text_key: str) -> tuple[bytes, float] | None:
+        self.done.append(("get", text_key))
+        return (self.has[text_key], 7.0) if text_key in self.has else None
 
-    def put(self, key: str, executable: bytes, seconds: float) -> None:
-        self.done.append(("put", key))
+    def put_compilation(self, text_key: str, executable: bytes, seconds: float) -> None:
+        self.done.append(("put", text_key))
 
-    def release(self, key: str) -> None:
-        self.done.append(("release", key))
+    def add(self, key: str, upload: Callable[[], None]) -> None:
+        upload()
 
 
 def test_long_programs_ask_the_lab_and_others_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,28 +64,11 @@ def test_long_programs_ask_the_lab_and_others_do_not(tmp_path: Path, monkeypatch
         assert cache.get("known") == (b"executable of another machine", 7.0)
         assert cache.get("unknown") is None
         cache.put("unknown", b"executable", 1.0)
-    assert lab.done == [("get", known), ("get", unknown), ("put", unknown), ("release", unknown)]
+    assert lab.done == [("get", known), ("get", unknown), ("put", unknown)]
     # This machine keeps both.
     assert cache.get("known") == (b"executable of another machine", 7.0)
     assert cache.get("unknown") == (b"executable", 1.0)
-    assert len(lab.done) == 4
-
-
-def test_a_claim_is_given_up_where_the_compilation_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lab = Lab({})
-    cache = executables._Compilations(tmp_path, 0.0, 1 << 30, lab)  # type: ignore[arg-type]
-    monkeypatch.setattr(executables, "_compilations", cache)
-
-    def compile_in_vain() -> None:
-        with executables.compiling("a long text" * 10_000):
-            assert cache.get("unknown") is None
-            raise RuntimeError("XLA cannot compile this")
-
-    with pytest.raises(RuntimeError):
-        compile_in_vain()
-    assert lab.done[-1] == ("release", executables._of_machine("unknown"))
-    assert cache.get("other") is None
-    assert lab.done[-1] == ("release", executables._of_machine("unknown"))
+    assert len(lab.done) == 3
 
 
 def test_each_program_is_compiled_where_the_lab_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:

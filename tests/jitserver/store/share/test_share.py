@@ -253,3 +253,19 @@ def test_a_storage_that_hangs_holds_up_no_call(member: Callable[..., Share], mon
     while asking.status().why_off:
         asking.lists_of("b1")
     assert broken.asked > 1
+
+
+def test_a_compilation_is_found_by_its_text(member: Callable[..., Share], url: str, files: Any) -> None:
+    assert member().get_compilation("key") is None
+    member(writes=False).put_compilation("key", b"executable", 7.0)
+    member().put_compilation("key", b"executable", 0.5)
+    assert member().get_compilation("key") is None
+    member().put_compilation("key", b"executable", 7.0)
+    reader = member()
+    assert reader.get_compilation("key") == (b"executable", 7.0)
+    assert (reader.status().found, reader.status().seconds_saved) == (1, 7.0)
+    files.pipe_file(path_of(url, entries.compilation_name("key")), b"of somebody else")
+    assert reader.get_compilation("key") is None
+    assert reader.status().rejected == {"unsigned": 1}
+    reader.put_compilation("key", b"again", 7.0)
+    assert reader.get_compilation("key") == (b"again", 7.0)
