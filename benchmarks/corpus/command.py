@@ -22,9 +22,6 @@ _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--mirrors", type=_FOLDER, help="Take repositories from git mirrors, FOLDER/OWNER/NAME, not from GitHub.")
 @click.option("--libraries", multiple=True, type=_FOLDER, help="A folder of packages that programs need.")
 @click.option("--preloaded", is_flag=True, help="Run them with `jitserver run`, in place of `python -m jitclient`.")
-@click.option(
-    "--lab", is_flag=True, help="Run the second process on a machine with an empty cache, which pulls from a lab's."
-)
 @click.option("--json", "as_json", is_flag=True, help="Print the results as one JSON object instead of a table.")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write that JSON to a file as well.")
 def main(
@@ -33,7 +30,6 @@ def main(
     mirrors: Path | None,
     libraries: tuple[Path, ...],
     preloaded: bool,
-    lab: bool,
     as_json: bool,
     save: Path | None,
 ) -> None:
@@ -42,8 +38,6 @@ def main(
     Without FOLDERS these are public programs, which are fetched. Exit status: 1 if one of them is not right.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # every process of ours ends with us
-    if lab and preloaded:
-        raise click.UsageError("--lab is for `python -m jitclient`: leave out --preloaded")
     programs = [each for folder in folders for each in listing.in_folder(folder)] if folders else listing.public()
     chosen = [each for each in programs if each.name in only or not only]
     if unknown := set(only) - {each.name for each in chosen}:
@@ -53,7 +47,7 @@ def main(
         table.show_machine(where)
     verdicts = []
     for program in chosen:
-        verdicts.append(verdict_on(program, mirrors, libraries, preloaded, lab))
+        verdicts.append(verdict_on(program, mirrors, libraries, preloaded))
         text = json.dumps({"machine": where, "programs": list(map(dataclasses.asdict, verdicts))}, indent=1)
         if save is not None:
             save.write_text(text)  # after each, so that an interrupted run has not run in vain

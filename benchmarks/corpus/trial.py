@@ -91,7 +91,6 @@ def verdict_on(
     mirrors: Path | None = None,
     libraries: Sequence[Path] = (),
     preloaded: bool = False,
-    lab: bool = False,
 ) -> Verdict:
     """Try a program.
 
@@ -100,7 +99,6 @@ def verdict_on(
         mirrors: where repositories are, instead of on GitHub.
         libraries: folders with packages that programs need.
         preloaded: whether it is served by `jitserver run`, not by `python -m jitclient`.
-        lab: whether the second process is on a machine with an empty cache, which finds in a lab's what the first used.
     """
     about = Verdict(program.name, program.kind, program.lines)
     with temporary_folder() as folder:
@@ -112,13 +110,13 @@ def verdict_on(
         except RuntimeError as error:
             return dataclasses.replace(about, why=[str(error)])
         path = [*map(str, (packages, *libraries, TOP)), *filter(None, [os.environ.get("PYTHONPATH")])]
-        place = _Place(program, script, folder, os.pathsep.join(path), preloaded, lab)
+        place = _Place(program, script, folder, os.pathsep.join(path), preloaded)
         plain = place.run("plain")
         if plain.error:
             return dataclasses.replace(about, why=[f"plain JAX: {plain.error}"])
         place.run("cached")  # fills the cache
         cached = place.run("cached")
-        first, second, counted = (_on_two_machines if lab else _twice)(place)
+        first, second, counted = _twice(place)
     return _judged(about, {"plain": plain, "cached": cached, "first": first, "second": second}, counted)
 
 
@@ -127,18 +125,6 @@ def _twice(place: "_Place") -> tuple[Run, Run, dict[str, int]]:
     with place.daemon() as counts:
         first = place.run("first")
         place.wait_for_helper()
-        second, counted = place.counted(counts)
-    return first, second, counted
-
-
-def _on_two_machines(place: "_Place") -> tuple[Run, Run, dict[str, int]]:
-    """As `_twice`, with a daemon and a cache for each process; the second machine pulls what the first has pushed."""
-    with place.daemon():
-        first = place.run("first")
-        place.push()
-    place.move()
-    with place.daemon() as counts:
-        place.pull()
         second, counted = place.counted(counts)
     return first, second, counted
 
@@ -172,7 +158,7 @@ def _judged(about: Verdict, runs: dict[str, Run], counted: dict[str, int]) -> Ve
 class _Place:
     """Where a program runs: folders, paths and processes."""
 
-    def __init__(self, program: Program, script: Path, folder: Path, path: str, preloaded: bool, lab: bool) -> None:
+    def __init__(self, program: Program, script: Path, folder: Path, path: str, preloaded: bool) -> None:
         self._program = program
         self._script = script
         self._folder = folder
@@ -180,24 +166,10 @@ class _Place:
         self._cache = folder / "cache"
         self._path = path
         self._preloaded = preloaded
-        shared = {"JITSERVER_SHARE": f"file://{folder}/lab", "JITSERVER_SHARE_KEY": "a secret of the trial"}
-        self._lab = shared if lab else {}
 
     def daemon(self) -> Any:
         """Run a daemon of its own; gives what asks for its counts."""
         return _daemon(self._socket, self._folder, self._environment("daemon"))
-
-    def move(self) -> None:
-        """Let the later processes be those of a machine with an empty cache."""
-        self._cache = self._folder / "another cache"
-
-    def push(self) -> None:
-        """Upload what the program has used to the lab's cache."""
-        ours.push(self._script, self._environment("first"), self._folder)
-
-    def pull(self) -> None:
-        """Download it."""
-        ours.pull(self._script, self._environment("first"), self._folder)
 
     def counted(self, counts: Callable[[], dict[str, int]]) -> tuple[Run, dict[str, int]]:
         """Run the program as the second process; also return what the daemon counted meanwhile."""
@@ -268,7 +240,6 @@ class _Place:
             JITSERVER_ADDRESS=f"unix:{self._socket}",
             JITSERVER_FALLBACK="local",
             JITSERVER_CACHE_DIR=str(self._cache),
-            **self._lab,
             JITSERVER_EXPLAIN="1",
             MPLBACKEND="agg",
             PYTHONPATH=self._path,

@@ -1,7 +1,6 @@
 """A script on a machine that has nothing, when another machine of the lab has run it: through JAX's cache, and ours."""
 
 import functools
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,19 +10,16 @@ from benchmarks.result import OURS, Row
 from benchmarks.rivals import disk_cache, ours, plain_jax
 from benchmarks.scenarios.whole_script import PROGRAM, SCRIPTS, SMALLEST, run
 
-_PULLED = f"{OURS}, pulled before"
-
 
 def rows(effort: Effort) -> Iterator[Row]:
     """Scripts under `python -m jitclient` with a daemon that has just started, and under `python`, on new machines."""
     for program in [SMALLEST] if effort.quick else [PROGRAM, *SCRIPTS]:
         with temporary_folder() as store:
-            _run_ours(store, program, pushes=True)
+            _run_ours(store, program)
             contenders = {
                 plain_jax.NAME: functools.partial(_run_plain, {}, program),
                 disk_cache.NAME: functools.partial(_run_with_cache, store, program),
                 OURS: functools.partial(_run_ours, store, program),
-                _PULLED: functools.partial(_run_ours, store, program, pulls=True),
             }
             # The first turn fills JAX's cache.
             samples = interleave(contenders, effort.rounds(5), f"{program.name} on new machines", effort.warm(1))
@@ -40,8 +36,8 @@ def _run_with_cache(store: Path, program: Path) -> float:
         return _run_plain(more, program)
 
 
-def _run_ours(store: Path, program: Path, pulls: bool = False, pushes: bool = False) -> float:
-    """Return the seconds of one run on a machine with an empty cache, and of `share pull` before it."""
+def _run_ours(store: Path, program: Path) -> float:
+    """Return the seconds of one run on a machine with an empty cache. Its daemon uploads before it ends."""
     with temporary_folder() as folder:
         path = folder / "d.sock"
         env = environment(
@@ -52,11 +48,4 @@ def _run_ours(store: Path, program: Path, pulls: bool = False, pushes: bool = Fa
         )
         serve = ["-P", "-m", "jitserver", "serve", "--address", env["JITSERVER_ADDRESS"]]
         with running(serve, env, folder, lambda: ours.answers(path)):
-            began = time.perf_counter()
-            if pulls:
-                ours.pull(program, env, folder)
-            pulled = time.perf_counter() - began
-            seconds = float(run(program, env, folder, ("-m", "jitclient"))["total"])
-            if pushes:
-                ours.push(program, env, folder)
-        return pulled + seconds
+            return float(run(program, env, folder, ("-m", "jitclient"))["total"])

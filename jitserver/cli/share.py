@@ -1,11 +1,10 @@
-"""The commands `jitserver share status|push|pull|verify|gc`: the cache of programs that the machines of a lab share."""
+"""The commands `jitserver share status|push|verify|gc`: the cache of programs that the machines of a lab share."""
 
 import collections
 import contextlib
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -15,18 +14,14 @@ from jitclient.core import directories
 from jitclient.errors import DaemonUnavailable, JitserverError
 from jitclient.wire.introspection import Status
 from jitclient.wire.messages import Verb
-from jitserver.cli.common import ask, json_option, number, print_table, report, size, wants_json
+from jitserver.cli.common import ask, json_option, print_table, report, size, wants_json
 from jitserver.cli.status import of_share
-from jitserver.store import last_use
-from jitserver.store.archive import Moved
 from jitserver.store.disk import Store
-from jitserver.store.last_use import LastUse
-from jitserver.store.share import contents, scripts
+from jitserver.store.share import contents
 from jitserver.store.share.objects import Objects
 from jitserver.store.share.options import Options
 from jitserver.store.share.share import MIN_SECONDS, Share
 from jitserver.store.share.storage import Storage
-from jitserver.store.tiers import disk_share
 
 _DAY_SECONDS = 86_400.0
 
@@ -65,7 +60,6 @@ def _print_status(options: Options, told: dict[str, Any], daemon: Status | None)
         ["programs", f"{told['programs']:,}"],
         ["traces", f"{told['traces']:,}"],
         ["compilations", f"{told['compilations']:,}"],
-        ["scripts", f"{told['scripts']:,}"],
         ["size", size(told["bytes"])],
         ["the daemon", _of_daemon(options, daemon)],
     ]
@@ -82,78 +76,16 @@ def _of_daemon(options: Options, daemon: Status | None) -> str:
 
 
 @share.command()
-@click.argument("what", metavar="[SCRIPT | KEY]", required=False, default="")
+@click.argument("key", metavar="[KEY]", required=False, default="")
 @json_option
-def push(what: str) -> None:
-    """Upload what SCRIPT used when it ran last, or programs of this environment.
+def push(key: str) -> None:
+    """Upload the programs of this environment that took a second or more to make.
 
-    For SCRIPT, such as `train.py`, or the module of a `python -m package.train`, all of it is one entry, which `pull`
-    reads: its programs, and what JAX compiled in its process. KEY is the beginning of a key or the name of a function;
-    without it, all programs are uploaded that took a second or more to make.
+    With KEY, the beginning of a key or the name of a function, only those.
     """
     options = _options()
     if not options.writes:
         raise click.ClickException("JITSERVER_SHARE_MODE is `read`: this machine may not upload")
-    directory = directories.environment_directory()
-    used = last_use.of_script(directory, _script(what)) if what else None
-    if used is not None:
-        _push_script(options, directory, used)
-    elif what.endswith((".py", ".ipynb")):
-        raise click.ClickException(f"{what} has not run here with a daemon, or is running for the first time")
-    else:
-        _push_programs(options, what)
-
-
-def _script(given: str) -> str:
-    """Return the name under which the daemon notes what a script uses."""
-    return given.rpartition("/")[2]
-
-
-def _push_script(options: Options, directory: Path, used: LastUse) -> None:
-    with _storage_errors(options), _working(f"uploading what {used.script} used"):
-        pushed = scripts.push(Objects(options.url), options.key, directory, used)
-    report(
-        {"script": used.script, **pushed.moved._asdict(), "bytes": pushed.nbytes, "seconds": pushed.seconds},
-        lambda: click.echo(f"uploaded what {used.script} used: {_moved(pushed.moved)}, {size(pushed.nbytes)}"),
-    )
-
-
-@share.command()
-@click.argument("script")
-@json_option
-def pull(script: str) -> None:
-    """Download what SCRIPT used when a member ran and pushed it, so that it runs here as if it had run before.
-
-    A machine without the accelerator can do that for those that have it.
-    """
-    options, directory, name = _options(), directories.environment_directory(), _script(script)
-    with _storage_errors(options), _working(f"downloading what {name} used"):
-        objects = Objects(options.url)
-        found = [*scripts.pull(objects, options.key, directory, name, disk_share(directory))]
-    problems = [each.problem for each in found if each.problem]
-    found = [each for each in found if not each.problem]
-    if problems:
-        click.echo(f"left out: {'; '.join(problems)}. See `jitserver share verify`.", err=True)
-    if problems and not found:
-        raise click.ClickException(f"no entry of {name} can be used here")
-    if not found:
-        raise click.ClickException(
-            f"no member has pushed what {name} uses, with these versions of Python, jax and jitserver. Run it where it "
-            f"may take long, then `jitserver share push {script}`"
-        )
-    moved = Moved(sum(each.moved.programs for each in found), sum(each.moved.compilations for each in found))
-    by = ", ".join(dict.fromkeys(each.by for each in found))
-    report(
-        {"script": name, **moved._asdict(), "by": [each.by for each in found], "problems": problems},
-        lambda: click.echo(f"downloaded what {name} used, pushed by {by}: {_moved(moved)} that were not here"),
-    )
-
-
-def _moved(moved: Moved) -> str:
-    return f"{number(moved.programs, 'program')} and {number(moved.compilations, 'compilation')}"
-
-
-def _push_programs(options: Options, key: str) -> None:
     store, lab = Store(directories.environment_directory(), 1 << 62), Share(Storage(options))
     found = {"uploaded": 0, "already there": 0, "too quick to make": 0, "without executable": 0}
     for info in _progress(store.infos(key), "uploading"):
@@ -256,18 +188,6 @@ def _storage_errors(options: Options) -> Iterator[None]:
         raise
     except Exception as error:
         raise click.ClickException(f"cannot use {options.url}: {type(error).__name__}: {error}") from error
-
-
-@contextlib.contextmanager
-def _working(what: str) -> Iterator[None]:
-    """Show that something takes a while, on a terminal."""
-    if not sys.stderr.isatty() or wants_json():
-        yield
-        return
-    from rich.console import Console  # takes 40 ms, rarely needed
-
-    with Console(stderr=True).status(what):
-        yield
 
 
 def _progress(items: Sequence[Item], what: str) -> Iterator[Item]:

@@ -40,7 +40,6 @@ from jitserver.programs.recorder import memory_profile
 from jitserver.store.entry import Entry
 from jitserver.store.explain import explain as compared
 from jitserver.system.memory_limits import resident_bytes
-from jitserver.system.process_watch import script_of, started_at
 from jitserver.system.shared_memory import Pool
 
 log = logging.getLogger(__name__)
@@ -89,7 +88,6 @@ class JitService(Service):  # type: ignore[misc]
         self.in_progress = InProgress()
         self.sessions = Sessions()
         self.named_arrays = NamedArrayRequests(engine, self.sessions)
-        self.sessions.before_end = self._note_use
         self.sessions.budget = self.named_arrays.limit(array_limits)
         self.pool = pool
         self.address = ""
@@ -123,9 +121,6 @@ class JitService(Service):  # type: ignore[misc]
             raise DaemonUnavailable(f"the daemon (pid {os.getpid()}) has reached its limit of connections")
         connection.session, first = resumed or self.sessions.begin(connection.pid)
         connection.session.program = hello.program
-        if resumed is None and not hello.program:
-            connection.session.script = script_of(connection.pid)
-            connection.session.started = started_at(connection.pid)
         connection.order = connection.session.order(hello.client, connection.pid)
         begun, before = connection.order.take_over(connection)
         if isinstance(before, DaemonConnection):
@@ -150,10 +145,6 @@ class JitService(Service):  # type: ignore[misc]
             finishes_calls=backend().finishes_calls,
             devices=len(context.device_names()),
         )
-
-    def _note_use(self, session: Session) -> None:
-        if session.script:
-            self.engine.cache.note_use(session.script, session.used(), session.started)
 
     @verb(None)
     def exposed_goodbye(self, connection: DaemonConnection, _: None) -> None:

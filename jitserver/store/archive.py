@@ -72,11 +72,6 @@ def export_cache(file: Path, directories: Iterable[Path]) -> Moved:
     Raises:
         OSError: the file cannot be written.
     """
-    return write(file, (member for directory in directories for member in _contents(directory)))
-
-
-def write(file: Path, members: Iterable[tuple[str, bytes]]) -> Moved:
-    """Write members to an archive, each name once; see `export_cache`."""
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     written: dict[str, int] = {"programs": 0, "compilations": 0}
     try:
@@ -86,7 +81,7 @@ def write(file: Path, members: Iterable[tuple[str, bytes]]) -> Moved:
         ):
             _add(tar, _VERSIONS, msgspec.json.encode(versions()))
             names = set()
-            for name, data in members:
+            for name, data in (member for directory in directories for member in _contents(directory)):
                 if name not in names:
                     names.add(name)
                     _add(tar, name, data)
@@ -147,21 +142,12 @@ def _contents(directory: Path) -> Iterator[tuple[str, bytes]]:
             blobs = [store.blob(name) if name else b"" for name in (stored.executable, stored.capture)]
             if None not in blobs:
                 executable, capture = (bytes(blob or b"") for blob in blobs)
-                yield program(stored, executable, capture)
-    yield from compilations(directory, sorted(path.name for path in compilations_directory(directory).glob("*")))
-
-
-def program(stored: Stored, executable: bytes, capture: bytes = b"") -> tuple[str, bytes]:
-    """Return the member of a program: its name and its data."""
-    return f"programs/{stored.key}", encoded(_Program(stored, executable, capture))
-
-
-def compilations(directory: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the members of compilations in a cache directory. Those that are gone are left out."""
-    for name in names:
-        if _NAME.fullmatch(f"compilations/{name}"):
+                yield f"programs/{stored.key}", encoded(_Program(stored, executable, capture))
+    for path in sorted(compilations_directory(directory).glob("*")):
+        if _NAME.fullmatch(f"compilations/{path.name}"):
+            # Another process may have evicted the compilation.
             with contextlib.suppress(OSError):
-                yield f"compilations/{name}", (compilations_directory(directory) / name).read_bytes()
+                yield f"compilations/{path.name}", path.read_bytes()
 
 
 def _check(name: str, data: bytes) -> None:

@@ -5,12 +5,11 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 from jitclient.wire.introspection import EntryInfo
-from jitserver.store import last_use
 from jitserver.store.catalog import Use
 from jitserver.store.disk import Store
 from jitserver.store.entry import MAX_RECIPE_BYTES, Entry, Recipe, Stored
@@ -134,18 +133,6 @@ class Tiers:
         for tier in self._tiers:
             tier.pin(keys, pinned)
         return keys
-
-    def note_use(self, script: str, programs: Iterable[str], since: float) -> None:
-        """Schedule the note of what a script has used; see `last_use`."""
-
-        def write() -> None:
-            try:
-                last_use.note(self.store.directory, script, programs, since)
-            except OSError as error:
-                log.info("what %s has used cannot be noted (%s)", script, error)
-
-        if self.store.max_bytes:
-            self.writer.add(f"use by {script}", write)
 
     # ---- looking inside
 

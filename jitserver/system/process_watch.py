@@ -3,7 +3,6 @@
 import os
 import re
 import select
-import time
 from pathlib import Path
 
 import msgspec
@@ -90,31 +89,6 @@ def process_with_id(pid: int) -> Process:
         return Process(pid, f"{_BOOT.read_text().strip()} {fields[19]}")  # field starttime of proc_pid_stat(5)
     except (OSError, IndexError):
         return Process(pid, "")
-
-
-def started_at(pid: int) -> float:
-    """Return when a process was started, in seconds since the epoch; the present if /proc cannot be read."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return time.time()
-    age = time.clock_gettime(time.CLOCK_BOOTTIME) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    return time.time() - age
-
-
-def script_of(pid: int) -> str:
-    """Return the name of a process's script, notebook or module, without its directory; empty for other programs.
-
-    Example:
-        `train.py` for `/usr/bin/python3 -u exp/train.py --lr 0.1`, `exp.train` for `python -m exp.train`.
-    """
-    words = _without_launcher(command_line(pid))
-    if words[: len(_KERNEL)] == _KERNEL:
-        return Path(_notebook_of(pid)).name
-    if words[:1] == ["-m"]:
-        return words[1] if len(words) > 1 else ""
-    name = Path(words[0]).name if words else ""
-    return "" if name.startswith("-") or _PYTHON.fullmatch(name) else name
 
 
 def program_of(pid: int) -> str:

@@ -113,15 +113,6 @@ def test_verdicts(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_verdicts_on_two_machines(tmp_path: Path) -> None:
-    status, found = tried(tmp_path, {name: PROGRAMS[name] for name in ("warm", "cold")}, "--lab")
-    assert status == 0
-    assert [name for name, each in found.items() if each["warm"]] == ["warm"]
-    assert found["warm"]["counts"] == {"calls": 1, "traces": 0, "client_traces": 0, "local_runs": 0, "compiles": 0}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_verdicts_with_a_helper(tmp_path: Path) -> None:
     warm = PROGRAMS["warm"]
     fresh = f"{warm}\n        import os\n        os.environ['A'] = 'b'\n"

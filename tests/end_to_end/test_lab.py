@@ -1,7 +1,5 @@
 """Machines of a lab share programs: what one has made, the next one neither traces nor compiles."""
 
-import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from jitclient.core.directories import compilations_directory
 from jitserver.store.share import contents, entries, signing
 from jitserver.store.share.objects import Objects
 
@@ -104,57 +101,6 @@ def test_an_explanation_asks_the_lab(lab: Any, tmp_path: Path) -> None:
         assert (counts["traces"], counts["share"].found) == (0, 1)
     with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other"):
         assert lab.run(explained) == ["L1", "L0", None]
-
-
-SET_UP = """
-    import json
-    import jax, jax.numpy as jnp
-    import jitclient
-    from jitclient.jaxside import compilation_cache
-
-    @jitclient.jit
-    def double(x):
-        return 2 * x
-
-    @jitclient.jit
-    def total(x):
-        return x.sum()
-
-    x = jnp.linspace(0, 1, 5) + jax.random.normal(jax.random.key(0), 5)
-    values = [float(total(double(x))), float(total(x))]
-    print(json.dumps([values, compilation_cache.own().compiled]))
-"""
-"""A script whose programs take under a second each, and whose own process compiles, too."""
-
-
-@pytest.mark.parametrize("is_running", [False, True], ids=["before the daemon starts", "while the daemon runs"])
-def test_a_fresh_home_has_all_that_a_script_used(
-    is_running: bool, lab: Any, cli: Any, tmp_path: Path, until: Any
-) -> None:
-    def share(home: str, *words: str) -> Any:
-        return cli("share", *words, env={**lab.env, "JITSERVER_CACHE_DIR": f"{tmp_path}/{home}"})
-
-    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
-        (environment,) = [path for path in (tmp_path / "one").iterdir() if path.is_dir()]
-        unused = compilations_directory(environment) / f"{1:064x}"
-        unused.parent.mkdir(exist_ok=True)
-        unused.touch()
-        os.utime(unused, (1, 1))
-        values, compiled = lab.run(SET_UP, JITSERVER_CACHE_DIR=f"{tmp_path}/one")
-        assert compiled > 3
-        assert lab.counts()["traces"] == 2
-        until(lambda: share("one", "push", "program.py").returncode == 0, "the daemon to note what the script used")
-    pull = ("pull", "somewhere/program.py", "--json")
-    if not is_running:
-        assert json.loads(share("other", *pull).stdout)["programs"] == 2
-    with lab.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other"):
-        if is_running:
-            assert json.loads(share("other", *pull).stdout)["programs"] == 2
-        assert lab.run(SET_UP, JITSERVER_CACHE_DIR=f"{tmp_path}/other") == [values, 0]
-        counts = lab.counts()
-        assert (counts["traces"], counts["compiles"]) == (0, 0)
-        assert json.loads(share("other", *pull).stdout)["programs"] == 0
-    assert not [*(tmp_path / "other").rglob(unused.name)]
 
 
 @pytest.fixture

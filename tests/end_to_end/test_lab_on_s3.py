@@ -1,7 +1,6 @@
 """The lab's cache on a server that speaks S3: it is used, and no call waits for one that hangs."""
 
 import importlib.util
-import json
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from jitserver.store.share.options import Options
 from jitserver.store.share.share import Share
 from jitserver.store.share.storage import Storage
 
-from .test_lab import KEY, PROGRAM, SET_UP, VALUE
+from .test_lab import KEY, PROGRAM, VALUE
 
 MISSING = [name for name in ("moto", "s3fs", "flask") if importlib.util.find_spec(name) is None]
 pytestmark = [
@@ -89,26 +88,6 @@ def test_a_server_that_hangs_holds_up_nobody(server: subprocess.Popen[str]) -> N
     assert asking.lists_of("base") == {}
     assert asking.storage.why_off.startswith("StorageHangs")
     assert asking.get("key", 2.0) is None
-
-
-def test_a_fresh_home_has_all_that_a_script_used(
-    server: Any, own: Any, cli: Any, tmp_path: Path, until: Callable[..., Any]
-) -> None:
-    own.env = {"JITSERVER_SHARE": "s3://lab/jit", "JITSERVER_SHARE_KEY": KEY}
-
-    def share(home: str, *words: str) -> Any:
-        return cli("share", *words, "--json", env={**own.env, "JITSERVER_CACHE_DIR": f"{tmp_path}/{home}"})
-
-    with own.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/one"):
-        values, compiled = own.run(SET_UP, JITSERVER_CACHE_DIR=f"{tmp_path}/one")
-        assert compiled > 3
-        until(lambda: share("one", "push", "program.py").returncode == 0, "the daemon to note what the script used")
-    assert json.loads(share("other", "status").stdout)["scripts"] == 1
-    assert json.loads(share("other", "pull", "program.py").stdout)["programs"] == 2
-    with own.serving(JITSERVER_CACHE_DIR=f"{tmp_path}/other"):
-        assert own.run(SET_UP, JITSERVER_CACHE_DIR=f"{tmp_path}/other") == [values, 0]
-        counts = own.counts()
-        assert (counts["traces"], counts["compiles"]) == (0, 0)
 
 
 def test_a_fresh_home_finds_what_another_machine_has_made(

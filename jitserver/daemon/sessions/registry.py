@@ -4,7 +4,6 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable
 
 from jitserver.daemon.arrays.budget import ArrayBudget
 from jitserver.daemon.sessions.presence import MIN_ABSENCE_SECONDS
@@ -24,8 +23,6 @@ class Sessions:
     lost: dict[bytes, str] = dataclasses.field(default_factory=dict)  # the reasons, by token
     last_change: float = dataclasses.field(default_factory=time.monotonic)
     budget: ArrayBudget = dataclasses.field(default_factory=ArrayBudget)
-    before_end: Callable[[Session], None] = lambda session: None
-    """Called before a session's arrays and programs are freed."""
 
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
@@ -110,7 +107,6 @@ class Sessions:
         with self._lock:
             if self.by_token.pop(session.token, None) is not None:
                 self.last_change = time.monotonic()
-        self.before_end(session)
         session.end()
 
     def restore(self, session: Session) -> None:

@@ -53,11 +53,6 @@ class Session:
         self.pid = pid
         self.program = ""
         """The name of the client's program, if the client is on another machine."""
-        self.script = ""
-        """The name of the client's script, if that is noted at the end."""
-        self.started = 0.0
-        """When the process of the client was started, in seconds since the epoch, if it has a script."""
-        self._used: set[str] = set()  # call keys of released programs
         self.begun = time.monotonic()
         self.calls = 0
         self.call_seconds = 0.0
@@ -119,7 +114,6 @@ class Session:
                 if isinstance(entry, Entry):
                     entry.holders.discard(self)
                     self._numbers.pop(entry.key, None)
-                    self._used.add(entry.key)
             self._leases = +self._leases
 
     def executable(self, number: int) -> Entry:
@@ -153,11 +147,6 @@ class Session:
     def leased(self) -> list[Entry]:
         """Return the programs that the session uses."""
         return [entry for entry in list(self.executables) if isinstance(entry, Entry)]
-
-    def used(self) -> set[str]:
-        """Return the call keys of the programs that the session uses or has used."""
-        with self._lock:
-            return self._used | {entry.key for entry in self.leased()}
 
     def array(self, handle: int) -> Any:
         """Return the array of a handle.

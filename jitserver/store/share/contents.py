@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from jitserver.store.checked_files import Corrupt
 from jitserver.store.entry import OVERHEAD_BYTES, Stored
-from jitserver.store.share import entries, scripts, signing
+from jitserver.store.share import entries, signing
 from jitserver.store.share.objects import Object, Objects
 from jitserver.store.share.signing import Rejected
 
@@ -18,7 +18,6 @@ _KINDS = {
     "programs": (entries.FOLDER, entries.PROGRAM),
     "traces": (entries.FOLDER, entries.TRACE),
     "compilations": (entries.COMPILATIONS, entries.EXECUTABLE),
-    "scripts": (entries.SCRIPTS, entries.SCRIPT),
 }
 """Kinds of entries that take space: their folder, and the last part of their names."""
 
@@ -61,11 +60,8 @@ def checked(objects: Objects, key: bytes, each: Iterable[Object]) -> Iterator[Ch
 
 
 def _checked(entry: Object, payload: memoryview) -> Checked:
-    folder = entry.name.partition("/")[0]
-    if folder == entries.COMPILATIONS:
+    if entry.name.partition("/")[0] == entries.COMPILATIONS:
         return Checked(entry, None, "", "" if len(payload) > entries.SECONDS.size else "empty")
-    if folder == entries.SCRIPTS:
-        return Checked(entry, None, scripts.decoded(payload).by, "")
     stored, shared = entries.decoded(payload)
     return Checked(entry, stored, shared.by, "" if entry.name in entries.names_of(stored) else "name")
 

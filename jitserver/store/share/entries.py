@@ -1,4 +1,4 @@
-"""Entries of the lab's cache: programs, traces, compilations, scripts, and lists of names.
+"""Entries of the lab's cache: programs, traces, compilations, and lists of names.
 
 They have no captures, sources or arrays. A program's entry has the name of its call key, which covers all that the
 machine must be: platform, devices or features of the processor, versions. Its trace has the name of the portable key,
@@ -13,7 +13,6 @@ import struct
 
 import msgspec
 
-from jitclient.core.digests import digest
 from jitclient.wire.introspection import EntryInfo
 from jitclient.wire.messages import Message, Prepare
 from jitserver.store.catalog import FORMAT
@@ -28,10 +27,7 @@ FOLDER = f"programs-3.{FORMAT}"
 COMPILATIONS = "compilations-1"
 """Folder of the compilations by text, whose form does not depend on jitserver's own formats."""
 
-SCRIPTS = "scripts-1"
-"""Folder of what scripts used last."""
-
-PROGRAM, TRACE, EXECUTABLE, SCRIPT = "program", "trace", "executable", "script"
+PROGRAM, TRACE, EXECUTABLE = "program", "trace", "executable"
 """Last parts of the names of entries."""
 
 
@@ -47,14 +43,6 @@ class SharedProgram(Message):
     request: bytes
     code: bytes
     by: str
-
-
-class SharedScript(Message):
-    """All that a script used when it ran last, as `store/archive.py` writes it. `by` says who has run it."""
-
-    script: str
-    by: str
-    archive: bytes
 
 
 class Names(Message):
@@ -87,16 +75,6 @@ def names_name(base: str, number: int) -> str:
 def compilation_name(key: str) -> str:
     """Return the name of the entry of an executable, by the key of its text."""
     return f"{COMPILATIONS}/{key[:2]}/{key}/{EXECUTABLE}"
-
-
-def scripts_folder(versions: str, script: str) -> str:
-    """Return the folder of a script's entries, one for each kind of machine."""
-    return f"{SCRIPTS}/{versions}/{digest(script.encode()).hex()}"
-
-
-def script_name(versions: str, script: str, machine: str) -> str:
-    """Return the name of the entry of what a script used on a kind of machine."""
-    return f"{scripts_folder(versions, script)}/{machine}/{SCRIPT}"
 
 
 def public(stored: Stored) -> Stored:

@@ -15,7 +15,6 @@ from jitclient.core import directories
 from jitclient.core.settings import settings
 from jitclient.wire.introspection import EntryInfo
 from jitclient.wire.messages import Lookup, Prepare, Signature
-from jitserver.store import last_use
 from jitserver.store.disk import Store
 from jitserver.store.entry import KeyComponents, Stored
 
@@ -96,83 +95,6 @@ def test_a_wrong_key_removes_nothing(lab: Path, here: Callable[..., Result], mon
     assert done.exit_code == 1
     assert "none is removed" in json_of(done)["error"]
     assert len(list(lab.rglob("program"))) == 2
-
-
-def test_what_a_script_used_is_pushed_and_pulled(
-    lab: Path, here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    directory = directories.environment_directory()
-    compilation = directories.compilations_directory(directory) / f"{7:032x}"
-    compilation.parent.mkdir()
-    compilation.write_bytes(b"an executable")
-    last_use.note(directory, "train.py", [key(1), key(3), "gone"], time.time() - 60)
-    pushed = json_of(here("share", "push", "exp/train.py", "--json"))
-    assert (pushed["programs"], pushed["compilations"], pushed["seconds"]) == (2, 1, 5.5)
-    assert here("share", "push", "train.py").exit_code == 0  # in place of the other
-    told = json_of(here("share", "status", "--json"))
-    assert (told["programs"], told["scripts"], told["compilations"]) == (0, 1, 0)
-    assert here("share", "verify").exit_code == 0
-
-    monkeypatch.setenv("JITSERVER_CACHE_DIR", f"{tmp_path}/other")
-    settings.cache_clear()
-    pulled = json_of(here("share", "pull", "train.py", "--json"))
-    assert (pulled["programs"], pulled["compilations"]) == (2, 1)
-    assert "0 programs and 0 compilations that were not here" in here("share", "pull", "train.py").stdout
-    there = directories.environment_directory()
-    assert (directories.compilations_directory(there) / compilation.name).read_bytes() == b"an executable"
-    store = Store(there, 1 << 30)
-    stored = store.get(key(1))
-    assert stored is not None
-    assert bytes(store.blob(stored.executable) or b"") == b"executable"
-    assert (stored.info.where, stored.capture, stored.components.parts) == ("f.py:1", "", b"")
-    store.close()
-
-
-def test_a_script_that_is_unknown_is_an_error(lab: Path, here: Callable[..., Result]) -> None:
-    assert "train.py has not run here" in json_of(here("share", "push", "train.py", "--json"))["error"]
-    done = here("share", "pull", "train.py", "--json")
-    assert done.exit_code == 1
-    assert "`jitserver share push train.py`" in json_of(done)["error"]
-
-
-@pytest.mark.parametrize("byte", [0, 20, 60, -1], ids=["mark", "signature", "name", "end"])
-def test_a_script_of_somebody_else_is_not_pulled(
-    byte: int, lab: Path, here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    last_use.note(directories.environment_directory(), "train.py", [key(1)], time.time())
-    here("share", "push", "train.py")
-    (entry,) = lab.rglob("script")
-    data = bytearray(entry.read_bytes())
-    data[byte] ^= 1
-    entry.write_bytes(data)
-    monkeypatch.setenv("JITSERVER_CACHE_DIR", f"{tmp_path}/other")
-    settings.cache_clear()
-    done = here("share", "pull", "train.py", "--json")
-    assert done.exit_code == 1
-    assert "no entry of train.py can be used here" in json_of(done)["error"]
-    store = Store(directories.environment_directory(), 1 << 30)
-    assert store.infos() == []
-    store.close()
-    assert here("share", "verify", "--remove").exit_code == 1  # none is valid, so the key may be wrong
-
-
-def test_an_entry_that_cannot_be_used_does_not_hide_another(
-    lab: Path, here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    last_use.note(directories.environment_directory(), "train.py", [key(1)], time.time())
-    here("share", "push", "train.py")
-    (entry,) = lab.rglob("script")
-    newer = entry.parent.with_name("zz")
-    newer.mkdir()
-    (newer / "script").write_bytes(b"garbage")
-    os.utime(newer / "script", (time.time() + 60,) * 2)
-    monkeypatch.setenv("JITSERVER_CACHE_DIR", f"{tmp_path}/other")
-    settings.cache_clear()
-    done = here("share", "pull", "train.py", "--json")
-    assert done.exit_code == 0, done.output
-    found = json_of(done)
-    assert (found["programs"], len(found["problems"])) == (1, 1)
-    assert "unsigned" in found["problems"][0]
 
 
 def test_what_saves_least_goes_first(lab: Path, here: Callable[..., Result]) -> None:

@@ -3,14 +3,13 @@
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import msgspec
 import pytest
 
 from jitserver.system import process_watch
-from jitserver.system.process_watch import Process, Watch, process_with_id, started_at
+from jitserver.system.process_watch import Process, Watch, process_with_id
 
 from ...descriptors import open_descriptors
 
@@ -21,14 +20,6 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     yield process
     process.kill()
     process.communicate()
-
-
-def test_when_a_process_was_started() -> None:
-    before = time.time()
-    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as process:
-        after = time.time()
-        tick = 1 / os.sysconf("SC_CLK_TCK")
-        assert before - 2 * tick <= started_at(process.pid) <= after + 2 * tick
 
 
 def test_a_process_is_identified_across_daemons(child: subprocess.Popen[bytes]) -> None:

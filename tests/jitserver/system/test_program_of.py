@@ -3,12 +3,12 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from jitserver.system.process_watch import program_of, script_of
+from jitserver.system.process_watch import program_of
 
 PROGRAMS = {
     ("-c", "import time; time.sleep(99)", "--lr", "0.1"): "-c import time; time.sleep(99) --lr 0.1",
@@ -25,17 +25,6 @@ TITLES = {
     "python": "python",
     "jitserver.run.helper /run/run-1.sock": "jitserver.run.helper /run/run-1.sock",
     "emacs -q": "emacs -q",
-}
-
-
-SCRIPTS = {
-    "/usr/bin/python3 -u exp/train.py --lr 0.1": "train.py",
-    "python3.12 -B -m project.train --lr 0.1": "project.train",
-    "jitserver run ../train.py": "train.py",
-    "/env/bin/python /env/bin/mosaic --fast": "mosaic",
-    "python -c print(1)": "",
-    "python -m": "",
-    "/usr/bin/python3.12": "",
 }
 
 
@@ -61,11 +50,11 @@ while title := sys.stdin.readline().rstrip():
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", source], text=True, **pipes) as process:
 
-        def of(title: str, name_of: Callable[[int], str] = program_of) -> str:
+        def of(title: str) -> str:
             process.stdin.write(f"{title}\n")
             process.stdin.flush()
             assert process.stdout.readline() == "set\n"
-            return name_of(process.pid)
+            return program_of(process.pid)
 
         yield of
         process.stdin.close()
@@ -74,11 +63,6 @@ while title := sys.stdin.readline().rstrip():
 @pytest.mark.core
 def test_titles(of_title: object) -> None:
     assert {title: of_title(title) for title in TITLES} == TITLES  # type: ignore[operator]
-
-
-@pytest.mark.core
-def test_names_of_scripts(of_title: object) -> None:
-    assert {title: of_title(title, script_of) for title in SCRIPTS} == SCRIPTS  # type: ignore[operator]
 
 
 @pytest.mark.core
@@ -93,7 +77,6 @@ def test_the_program_of_a_kernel_is_its_notebook(notebook: str, tmp_path: Path) 
         assert process.stdout is not None
         assert process.stdout.readline() == "begins\n"
         assert program_of(process.pid) == (notebook or "notebook")
-        assert script_of(process.pid) == Path(notebook or "notebook").name
         process.communicate("\n")
 
 

@@ -254,17 +254,6 @@ def test_a_program_is_let_go_once_each_of_its_leases_is_released() -> None:
     assert session.executable(2) is shared
 
 
-def test_what_a_session_has_used_is_known_before_it_ends(client: subprocess.Popen[bytes]) -> None:
-    ended = list[set[str]]()
-    sessions = Sessions(before_end=lambda session: ended.append(session.used()))
-    session, _ = sessions.begin(client.pid)
-    session.release([session.lease(entry("released"))])
-    session.lease(entry("kept"))
-    sessions.goodbye(session)
-    assert ended == [{"released", "kept"}]
-    assert session.used() == {"released"}
-
-
 def test_what_made_an_array_is_known_until_a_restart_or_a_release() -> None:
     session, maker = Sessions().begin(os.getpid())[0], entry("maker")
     maker.info.label, maker.info.where = "step(f32[8])", "train.py:12"
