@@ -369,10 +369,10 @@ def is_making(address: str) -> bool:
     """Whether a daemon is making programs."""
     from jitclient.core.settings import Settings
     from jitclient.session.handshake import ask
-    from jitclient.wire.introspection import Snapshot, Top
+    from jitclient.wire.introspection import Snapshot
     from jitclient.wire.messages import Verb
 
-    return bool(ask(Settings(address=address), Verb.TOP, Top(), Snapshot).making)
+    return bool(ask(Settings(address=address), Verb.SNAPSHOT, None, Snapshot).making)
 
 
 def jitserver(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

@@ -29,7 +29,6 @@ _COMMANDS = {
     "start": "lifecycle",
     "status": "status",
     "stop": "lifecycle",
-    "top": "top",
     "uninstall": "install",
     "watch": "watch",
 }

@@ -15,7 +15,7 @@ from jitclient.core.settings import settings
 from jitclient.errors import DaemonLost, DaemonUnavailable, JitserverError
 from jitclient.session import handshake, launch
 from jitclient.wire.address import Address, peer, running_daemons
-from jitclient.wire.introspection import Snapshot, Status, Top
+from jitclient.wire.introspection import Snapshot, Status
 from jitclient.wire.messages import Verb
 from jitclient.wire.named_arrays import Holdings
 from jitserver.cli.common import ask, json_option, local_address, report, seconds
@@ -204,7 +204,7 @@ def _print_waits() -> None:
     """Print what a stop will wait for, and how long at most, if calls or compilations are running."""
     chosen = dataclasses.replace(settings(), timeout=min(settings().timeout, _NAMES_SECONDS))
     try:
-        found: Snapshot = handshake.ask_once(chosen, Verb.TOP, Top(), Snapshot)
+        found: Snapshot = handshake.ask_once(chosen, Verb.SNAPSHOT, None, Snapshot)
     # A daemon that hangs, or is of another version, can still be stopped.
     except JitserverError:
         return

@@ -130,10 +130,7 @@ class DaemonConnection(WireConnection):
                 if answer is None:
                     answer = self._answer(session, self.order, run)
                 message = _REPLY + _encode(answer[0])
-                session.received += len(data)
-                session.sent += len(message)
                 if answer[1] or len(message) > MAX_FRAME_BYTES:
-                    session.sent += sum(array.nbytes for array in answer[1])
                     with session.sending(run.fetch):
                         channel.send(message, answer[1])
                     continue

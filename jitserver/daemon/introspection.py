@@ -1,4 +1,4 @@
-"""Snapshots of the daemon for `jitserver top`, and pages of cache entries."""
+"""Snapshots of the daemon for `jitserver status --calls`, and pages of cache entries."""
 
 import bisect
 import itertools
@@ -21,16 +21,15 @@ _LONG_SECONDS = 1.0
 
 
 def snapshot(
-    engine: Engine, sessions: list[Session], making: InProgress, running: list[Running], status: Status, since: float
+    engine: Engine, sessions: list[Session], making: InProgress, running: list[Running], status: Status
 ) -> Snapshot:
-    """Return the state of the daemon, with the programs called after the time `since`."""
+    """Return the state of the daemon, with the programs that were called."""
     return Snapshot(
-        now=time.monotonic(),
         status=status,
         sessions=[_session(session) for session in sessions],
         making=making.now(),
         devices=device_memory(),
-        programs=[_called(entry) for entry in _entries(engine, sessions) if entry.program.last_call > since],
+        programs=[_called(entry) for entry in _entries(engine, sessions) if entry.program.calls],
         running=running,
     )
 
@@ -74,8 +73,6 @@ def _session(session: Session) -> SessionInfo:
         nbytes,
         session.program,
         session.call_seconds,
-        session.received,
-        session.sent,
     )
 
 

@@ -2,7 +2,6 @@
 
 import collections
 import functools
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -60,13 +59,10 @@ def answer(service: Service, session: Session, run: Run, channel: RunChannel) ->
         _wait(engine, session, handle, reply)
     attachments: list[HostArray] = []
     reply.set_values([fetch(engine, session, handle, attachments, len(run.fetch)) for handle in run.fetch])
-    given = itertools.chain(*(call.arguments for call in run.calls), (put.value for put in run.puts))
-    session.received += sum(value.nbytes for value in given if type(value) is Attached)
     if run.block:
         reply.returns_block = _release(engine, channel, run.block)
     into = run.into or (run.block if reply.returns_block else 0)
     if into and attachments and channel.lent.fill(into, attachments):
-        session.sent += sum(array.nbytes for array in attachments)
         reply.shared, attachments = True, []
     return reply, attachments
 

@@ -262,14 +262,14 @@ class JitService(Service):  # type: ignore[misc]
     def exposed_status(self, connection: DaemonConnection, _: None) -> introspection.Status:
         return self.status()
 
-    @verb(introspection.Top)
-    def exposed_top(self, connection: DaemonConnection, request: introspection.Top) -> introspection.Snapshot:
-        return self.snapshot(request.since)
+    @verb(None)
+    def exposed_snapshot(self, connection: DaemonConnection, _: None) -> introspection.Snapshot:
+        return self.snapshot()
 
-    def snapshot(self, since: float = 0.0) -> introspection.Snapshot:
-        """Return the state of the daemon, with the programs called after the time `since`."""
+    def snapshot(self) -> introspection.Snapshot:
+        """Return the state of the daemon, with the programs that were called."""
         running = long_runs(self.connections)
-        return snapshot(self.engine, self.sessions.all(), self.in_progress, running, self.status(), since)
+        return snapshot(self.engine, self.sessions.all(), self.in_progress, running, self.status())
 
     def status(self) -> introspection.Status:
         """Return the daemon's counters, and the sizes of its memory and collections."""

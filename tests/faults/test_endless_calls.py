@@ -40,7 +40,7 @@ def test_an_endless_call_whose_client_has_gone_is_shown_and_holds_nothing_up(
         env = {"JITSERVER_ADDRESS": daemon.address}
 
         def calls() -> Any:
-            return json.loads(cli("top", "--json", env=env).stdout)["running_calls"]
+            return json.loads(cli("status", "--calls", "--json", env=env).stdout)["activity"]["running"]
 
         assert calls() == []
         client = start_client(daemon, ENDLESS)
@@ -51,14 +51,17 @@ def test_an_endless_call_whose_client_has_gone_is_shown_and_holds_nothing_up(
         client.kill(end)
         until(lambda: daemon.counts().abandoned == 1, "the call to be abandoned")
         assert [call["gone"] for call in calls()] == [True]
-        shown = {command: cli(command, env=env).stdout for command in ("top", "status")}
-        assert "see `jitserver top`" in shown["status"]
+        shown = cli("status", "--calls", env=env).stdout
+        assert "see `jitserver status --calls`" in shown
         for part in ("endless(f32[])", "has exited", "--drain"):
-            assert part in shown["top"]
+            assert part in shown
         if end == signal.SIGINT:
             client.says("interrupted")
         daemon.process.send_signal(signal.SIGTERM)
         assert daemon.process.wait(60) == 0
         if end == signal.SIGINT:
             client.goes_on()
-            assert "jitserver: the daemon cannot interrupt a call that it runs; `jitserver top`" in client.ends()
+            assert (
+                "jitserver: the daemon cannot interrupt a call that it runs; `jitserver status --calls`"
+                in client.ends()
+            )

@@ -97,7 +97,8 @@ def test_an_interrupt_of_an_own_trace_says_if_the_daemon_continues(
         client.says("interrupted")
         [line] = [line for line in client.ends().splitlines() if "continues" in line]
         assert line == (
-            "jitserver: the daemon continues to compile traced(f32[]) for later calls; `jitserver top` lists it"
+            "jitserver: the daemon continues to compile traced(f32[]) for later calls; "
+            "`jitserver status --calls` lists it"
         )
         gate.open()
 

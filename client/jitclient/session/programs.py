@@ -86,7 +86,7 @@ def make(
 
     def tell_what_continues() -> None:
         label = labels.of_program(request)
-        print_notice(f"the daemon continues to compile {label} for later calls; `jitserver top` lists it")
+        print_notice(f"the daemon continues to compile {label} for later calls; `jitserver status --calls` lists it")
 
     with session.lock:
         if meanwhile is None or not session.is_yielded:

@@ -167,7 +167,7 @@ class Session(Link):
                 ]
             except BaseException as error:
                 if isinstance(error, KeyboardInterrupt) and connection.phase:
-                    print_notice("the daemon cannot interrupt a call that it runs; `jitserver top` lists the call")
+                    print_notice("the daemon cannot interrupt a call that it runs; `jitserver status --calls` lists it")
                 try:
                     drops.extend(dropped)
                 finally:

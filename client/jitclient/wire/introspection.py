@@ -117,12 +117,6 @@ class Status(Message):
     """Number of clients for which the profiler records."""
 
 
-class Top(Message):
-    """Request for a Snapshot, with the programs called after `since`, the `now` of an earlier answer."""
-
-    since: float = 0.0
-
-
 class Show(Message):
     """Request for the "hlo", "stablehlo", "jaxpr", "costs" or "memory" of a cached program, by its full key."""
 
@@ -140,8 +134,7 @@ class Pin(Message):
 class SessionInfo(Message):
     """Session: the process that started it, its start time by the daemon's clock, its calls and its arrays.
 
-    `seconds` are those of its calls, as for `Called`; `received` and `sent` are the bytes that were transferred for
-    them, from the client and to it.
+    `seconds` are those of its calls, as for `Called`.
     """
 
     pid: int
@@ -151,8 +144,6 @@ class SessionInfo(Message):
     array_bytes: int
     program: str = ""  # of a client on another machine
     seconds: float = 0.0
-    received: int = 0
-    sent: int = 0
 
 
 class Making(Message):
@@ -212,9 +203,8 @@ class DeviceMemory(Message):
 
 
 class Snapshot(Message):
-    """Activity of the daemon at the time `now` of its clock. Counts are since its start."""
+    """Activity of the daemon. Counts are since its start."""
 
-    now: float
     status: Status
     sessions: list[SessionInfo]
     making: list[Making]

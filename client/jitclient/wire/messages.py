@@ -66,7 +66,7 @@ class Verb(enum.StrEnum):
     GOODBYE = "goodbye"  # nothing -> nothing: closes the session
     DEVICES = "devices"  # nothing -> list[DeviceInfo], the first device first
     STATUS = "status"  # nothing -> Status
-    TOP = "top"  # Top -> Snapshot: see introspection.py
+    SNAPSHOT = "snapshot"  # nothing -> Snapshot: see introspection.py
     EXPLAIN = "explain"  # Explain -> Explained: see explaining.py
     WHY = "why"  # Why -> Explained, or nothing if a key is unknown
     FIND = "find"  # Find -> Found, or nothing without a match: see named_arrays.py

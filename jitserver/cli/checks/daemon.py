@@ -75,7 +75,8 @@ def call(state: DaemonState) -> Iterator[Finding]:
     settings["JITSERVER_ADDRESS"] = str(state.address)
     done = _run([sys.executable, "-P", str(_ONE_CALL)], _CALL_SECONDS, **settings)
     if done is None:
-        yield Finding("call", "problem", f"no answer within {_CALL_SECONDS:.0f} s", "jitserver top; jitserver logs")
+        says = f"no answer within {_CALL_SECONDS:.0f} s"
+        yield Finding("call", "problem", says, "jitserver status --calls; jitserver logs")
     elif done.returncode:
         said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
         yield Finding("call", "problem", f"the call failed: {said[-1]}", "jitserver logs; jitserver restart")

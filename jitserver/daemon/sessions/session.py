@@ -56,9 +56,6 @@ class Session:
         self.begun = time.monotonic()
         self.calls = 0
         self.call_seconds = 0.0
-        # Bytes of Runs and replies, in frames and in shared memory.
-        self.received = 0
-        self.sent = 0
         self.budget = budget
         self.arrays: dict[int, Any] = {}
         # The program that made each array, by handle; arrays that were put have none.

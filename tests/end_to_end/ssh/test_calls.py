@@ -195,8 +195,11 @@ def test_its_people_see_whose_call_takes_long(
     shown = list[str]()
 
     def look(x: Any) -> Any:
-        until(lambda: json.loads(cli("top", "--json", env=env).stdout)["running_calls"], "the call to take long")
-        shown.append(cli("top", env=env).stdout)
+        def long_calls() -> Any:
+            return json.loads(cli("status", "--calls", "--json", env=env).stdout)["activity"]["running"]
+
+        until(long_calls, "the call to take long")
+        shown.append(cli("status", "--calls", env=env).stdout)
         return x
 
     @jitclient.jit

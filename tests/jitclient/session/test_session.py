@@ -18,7 +18,7 @@ from jitclient.session import programs
 from jitclient.session import session as client_session
 from jitclient.session.handshake import ask
 from jitclient.wire.connection import ClientConnection
-from jitclient.wire.introspection import Snapshot, Top
+from jitclient.wire.introspection import Snapshot
 from jitclient.wire.messages import Failure, Lookup, Prepare, Run, Signature, Verb
 
 
@@ -120,7 +120,7 @@ def test_it_closes_even_while_another_thread_is_in_a_call(session: Any, monkeypa
 def test_a_goodbye_ends_it_on_the_daemon(daemon: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def begun() -> set[float]:
         """When each session began: another one may end at any time."""
-        found: Snapshot = ask(Settings(address=daemon), Verb.TOP, Top(), Snapshot)
+        found: Snapshot = ask(Settings(address=daemon), Verb.SNAPSHOT, None, Snapshot)
         return {each.begun for each in found.sessions}
 
     monkeypatch.setattr(client_session, "_GOODBYE_SECONDS", 60.0)

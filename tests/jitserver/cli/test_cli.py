@@ -98,7 +98,7 @@ def test_commands_that_only_read_begin_no_session(daemon: str, cli: Callable[...
         ("cache", "show", "x"),
         ("cache", "why", "x"),
         ("logs",),
-        ("top",),
+        ("status", "--calls"),
     ],
 )
 def test_without_a_daemon_the_status_is_3_and_none_is_started(
@@ -164,7 +164,7 @@ def test_a_bad_setting_is_an_error_without_a_traceback(cli: Callable[..., Any]) 
 
 
 @pytest.mark.parametrize(
-    "command", ["serve", "start", "stop", "restart", "status", "logs", "demo", "doctor", "cache", "install", "top"]
+    "command", ["serve", "start", "stop", "restart", "status", "logs", "demo", "doctor", "cache", "install"]
 )
 def test_every_command_has_help(command: str, cli: Callable[..., Any]) -> None:
     done = cli(command, "--help")
@@ -174,7 +174,7 @@ def test_every_command_has_help(command: str, cli: Callable[..., Any]) -> None:
 
 def test_help_names_all_commands(cli: Callable[..., Any]) -> None:
     text = cli("--help").stdout
-    commands = "cache demo doctor install logs restart serve start status stop top uninstall"
+    commands = "cache demo doctor install logs restart serve start status stop uninstall"
     for command in commands.split():
         assert f"\n  {command} " in text
 
@@ -184,7 +184,7 @@ def test_no_command_but_serve_imports_jax_or_numpy(run_script: Callable[..., Any
         """
         import json, sys
         from jitserver.cli import main
-        for line in ("status", "cache ls", "top", "doctor", "serve --help", "demo --help", "install --help"):
+        for line in ("status", "cache ls", "status --calls", "doctor", "serve --help", "demo --help", "install --help"):
             arguments = line.split()
             try:
                 main(arguments)

@@ -31,7 +31,7 @@ def address(open_path: Path) -> Iterator[str]:
         yield str(where)
 
 
-@pytest.mark.parametrize("command", ["status", "start", "stop", "restart", "top"])
+@pytest.mark.parametrize("command", ["status", "start", "stop", "restart"])
 def test_commands_fail_with_the_user(command: str, address: str, here: Callable[..., Any]) -> None:
     done = here("--address", address, command)
     assert done.exit_code == 1
@@ -40,7 +40,7 @@ def test_commands_fail_with_the_user(command: str, address: str, here: Callable[
 
 @pytest.mark.parametrize(
     "command",
-    ["status", "start", "stop", "restart", "top", "cache ls", "cache clear", "cache why x", "arrays ls"],
+    ["status", "start", "stop", "restart", "status --calls", "cache ls", "cache clear", "cache why x", "arrays ls"],
 )
 def test_programs_get_the_error_as_one_object(command: str, address: str, here: Callable[..., Any]) -> None:
     done = here("--address", address, *command.split(), "--json")

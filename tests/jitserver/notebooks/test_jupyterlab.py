@@ -11,7 +11,7 @@ import pytest
 
 from jitclient.core.settings import Settings
 from jitclient.session.handshake import ask
-from jitclient.wire.introspection import Snapshot, Top
+from jitclient.wire.introspection import Snapshot
 from jitclient.wire.messages import Verb
 
 from .jupyterlab import MISSING, Notebook, chromium, running_lab, store
@@ -51,7 +51,7 @@ def lab(own: Any, tmp_path: Path, until: Callable[..., Any]) -> Iterator[Lab]:
 
 
 def activity(own: Any) -> Snapshot:
-    found: Snapshot = ask(Settings(address=own.address), Verb.TOP, Top(), Snapshot)
+    found: Snapshot = ask(Settings(address=own.address), Verb.SNAPSHOT, None, Snapshot)
     return found
 
 

@@ -21,7 +21,7 @@ TITLES = {
     "python -P -m jitserver run --package numpyro --report=json train.py --report": "train.py --report",
     "/env/bin/python /env/bin/jitserver run -m project.train --package x": "-m project.train --package x",
     "jitserver run train.py": "train.py",
-    "python -m jitserver top": "-m jitserver top",
+    "python -m jitserver status": "-m jitserver status",
     "python": "python",
     "jitserver.run.helper /run/run-1.sock": "jitserver.run.helper /run/run-1.sock",
     "emacs -q": "emacs -q",
