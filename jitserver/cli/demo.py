@@ -13,7 +13,6 @@ import click
 from jitclient.session.launch import IDLE_EXIT_SECONDS
 from jitclient.wire.introspection import Status
 from jitclient.wire.messages import Verb
-from jitserver.cli import examples
 from jitserver.cli.common import ask, json_option, print_table, report, seconds, selected_address, wants_json
 from jitserver.cli.entries import listed
 from jitserver.cli.lifecycle import launched
@@ -22,66 +21,15 @@ PROGRAM = Path(__file__).parent / "demos" / "train.py"
 _COUNTED = ("captures_loaded", "traces", "compiles")
 
 
-def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in examples.names() if name.startswith(incomplete)]
-
-
 @click.command()
-@click.argument("name", required=False, shell_complete=_complete)
-@click.option("--list", "lists", is_flag=True, help="List the examples, and run nothing.")
 @click.option("--layers", default=12, show_default=True, help="Layers of the transformer.")
 @click.option("--steps", default=10, show_default=True, help="Training steps in each process.")
 @json_option
-def demo(name: str | None, lists: bool, layers: int, steps: int) -> None:
+def demo(layers: int, steps: int) -> None:
     """Show how much a second run saves.
 
-    Trains a small transformer, or runs the example NAME, in two fresh processes, one after the other.
+    Trains a small transformer in two fresh processes, one after the other.
     """
-    if lists:
-        _list()
-    elif name is None:
-        _train(layers, steps)
-    else:
-        _run_example(name)
-
-
-# ---- the examples
-
-
-def _list() -> None:
-    found = [examples.example(name) for name in examples.names()]
-    rows = [[one.name, one.about, _pip(one) if one.missing else ""] for one in found]
-    report([one._asdict() for one in found], lambda: print_table(["example", "about", "needs"], rows))
-
-
-def _pip(example: examples.Example) -> str:
-    return f"pip install {' '.join(example.missing)}"
-
-
-def _run_example(name: str) -> None:
-    if name not in examples.names():
-        raise click.UsageError(f"there is no example {name!r}. `jitserver demo --list` lists the examples.")
-    example = examples.example(name)
-    if example.missing:
-        raise click.ClickException(f"the example {name} needs more packages. Run `{_pip(example)}`.")
-    with examples.daemon_for(example):
-        runs = [examples.run(name) for _ in ("first", "second")]
-    report({"example": name, "runs": runs}, lambda: _print_example(example, runs))
-    if any(runs[1][counted] for counted in examples.COUNTED):
-        raise click.ClickException("the second process should have found its programs compiled")
-
-
-def _print_example(example: examples.Example, runs: list[dict[str, Any]]) -> None:
-    click.echo(f"{example.about}:\n\n{runs[0]['output']}")
-    rows = [["time", *(seconds(run["seconds"]) for run in runs)]]
-    rows += [[name.replace("_", " "), *(_none(run[name]) for run in runs)] for name in examples.COUNTED]
-    print_table(["what it took", "first process", "second process"], rows)
-
-
-# ---- the transformer
-
-
-def _train(layers: int, steps: int) -> None:
     address = selected_address()
     pid = launched(address, IDLE_EXIT_SECONDS)
     echo = (lambda text: None) if wants_json() else click.echo

@@ -1,5 +1,7 @@
 """Each example, README's too, runs as its user would run it, and a second run of it traces and compiles nothing."""
 
+import ast
+import importlib.util
 import json
 import os
 import re
@@ -12,12 +14,11 @@ from typing import Any
 
 import pytest
 
-from jitserver.cli import examples
-
 from ..conftest import HASTY
 
 TOP = Path(__file__).parents[2]
 EXAMPLES = TOP / "examples"
+NAMES = {path.stem for path in EXAMPLES.glob("*.py")}
 RAISING = {"nnx_graph_updates": 1}
 """Example -> how many of its functions raise: the daemon, too, traces these in each process."""
 
@@ -110,6 +111,15 @@ def test_a_loop_on_eight_devices_learns_and_its_rerun_makes_nothing(
     assert made(counts(address)) == made(found)
 
 
+def missing(name: str) -> list[str]:
+    """Return the packages that an example needs and this environment lacks."""
+    nodes = list(ast.walk(ast.parse((EXAMPLES / f"{name}.py").read_text())))
+    imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imported |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    packages = sorted({module.partition(".")[0] for module in imported} - NAMES)
+    return [package for package in packages if not importlib.util.find_spec(package)]
+
+
 def values_of(words: list[str]) -> list[float | str]:
     """Numbers with a fraction as floats, whatever is written behind them."""
     numbers = [re.match(r"-?\d+\.\d+", word) for word in words]
@@ -117,12 +127,12 @@ def values_of(words: list[str]) -> list[float | str]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", sorted({*examples.names()} - ALONE - POOLS))
+@pytest.mark.parametrize("name", sorted(NAMES - ALONE - POOLS))
 def test_an_example_gives_what_plain_jax_gives_and_its_rerun_makes_nothing(
     name: str, address: str, counts: Callable[..., dict[str, Any]]
 ) -> None:
-    if examples.example(name).missing:
-        pytest.skip(f"NOT RUN: examples/{name}.py needs {examples.example(name).missing}")
+    if needed := missing(name):
+        pytest.skip(f"NOT RUN: examples/{name}.py needs {needed}")
     program, warns = str(EXAMPLES / f"{name}.py"), name in WARN_WHEN_IMPORTED
     plain = found_in(run(address, "-c", RUN_PLAIN, program, warns=warns))
     first = found_in(run(address, program, warns=warns, seed=1))

@@ -125,7 +125,6 @@ def test_without_a_daemon_the_status_is_3_and_none_is_started(
         (("status", "--nonsense"), "NoSuchOption", 2, "--nonsense"),
         (("cache", "rm", "nothing"), "ClickException", 1, "'nothing'"),
         (("arrays", "rm", "nothing"), "ClickException", 1, "'nothing'"),
-        (("demo", "nothing"), "UsageError", 2, "'nothing'"),
         (("status", "--address", "http://x"), "SettingsError", 1, "http://x"),
     ],
 )
