@@ -27,6 +27,7 @@ import pytest
 
 from .outcomes import record_outcomes
 from .own_variables import own_variables
+from .running_daemon import run_daemon
 
 _HOME = Path(tempfile.mkdtemp(prefix="js-"))  # short: the path of a socket has 107 bytes at most
 ADDRESS = f"unix:{_HOME}/d.sock"
@@ -177,8 +178,6 @@ _logs: dict[str, Path] = {}
 @contextlib.contextmanager
 def running_daemon(address: str, *options: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[bytes]]:
     """A daemon of its own process, which serves when this begins and has ended when this ends."""
-    from jitserver import run_daemon
-
     paths = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}  # of the sources, too, where they are not installed
     with run_daemon(address, new_cache_dir(), options=options, env={**paths, **(env or {})}) as daemon:
         _logs[address] = daemon.log

@@ -505,7 +505,7 @@ def test_calls_of_values_that_are_not_computed_yet_are_repeated_at_the_next_daem
     fake: Any, tmp_path: Path, cause: str
 ) -> None:
     program = """
-        import json, os, pathlib, select, signal, sys, jax, jax.numpy as jnp, numpy as np, jitclient, jitserver
+        import json, os, pathlib, select, signal, sys, jax, jax.numpy as jnp, numpy as np, jitclient
         from jitclient.wire.connection import ClientConnection
 
         @jitclient.jit
@@ -528,14 +528,17 @@ def test_calls_of_values_that_are_not_computed_yet_are_repeated_at_the_next_daem
             daemon = os.pidfd_open(int(sys.argv[2]))
             signal.pidfd_send_signal(daemon, signal.SIGKILL)
             select.select([daemon], [], [])
-            with jitserver.run_daemon(os.environ["JITSERVER_ADDRESS"], os.environ["CACHE"]):
+            sys.path.append(os.environ["TESTS"])
+            from running_daemon import run_daemon
+
+            with run_daemon(os.environ["JITSERVER_ADDRESS"], os.environ["CACHE"]):
                 values = [np.asarray(each) for each in made]
         else:
             values = [np.asarray(each) for each in made]
         print(json.dumps([waited, [bool((value == expected).all()) for value in values]]))
     """
     with fake.serving(OTHER_PLATFORM_BROKEN=str(tmp_path / "broken")) as daemon:
-        where = {"CACHE": str(fake.folder / "cache")}
+        where = {"CACHE": str(fake.folder / "cache"), "TESTS": str(Path(__file__).parents[1])}
         waited, are_right = fake.run(program, cause, str(daemon.pid), **FAKE, **where)
         assert are_right == [True] * 3
         assert waited == 0

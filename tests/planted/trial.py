@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from jitserver import RunningDaemon, run_daemon
-
+from ..running_daemon import RunningDaemon, run_daemon
 from .mutants import TOP, Mutant, mutated
 from .reach import is_reached, watch
 

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import jitclient
-import jitserver
+
+from ...running_daemon import run_daemon
 
 EIGHT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 
@@ -295,7 +296,7 @@ def test_a_program_is_not_served_to_a_daemon_with_other_devices(
     for count, compiles in ((8, 1), (4, 1), (8, 0)):
         sources = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}  # where they are not installed
         env = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}", **sources}
-        with jitserver.run_daemon(address, short_path / "cache", env=env):
+        with run_daemon(address, short_path / "cache", env=env):
             assert run_script(program, env={**EIGHT, "JITSERVER_ADDRESS": address}) == 496.0
             assert counts(address)["compiles"] == compiles, count
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import jitserver
 from jitclient.api import report
 from jitclient.calls.usage import Got, Local, Usage
 from jitclient.jaxside.compile_events import CompileEvents
 
+from ...running_daemon import run_daemon
 from .programs import Program
 from .test_run_as_main import jitclient
 
@@ -182,7 +182,7 @@ def test_programs_are_reported_where_they_were_found(tmp_path: Path, short_path:
     env, paths = {"JITSERVER_ADDRESS": address}, {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     levels = []
     for runs in (2, 1):
-        with jitserver.run_daemon(address, folder, options=["--no-prewarm"], env=paths):
+        with run_daemon(address, folder, options=["--no-prewarm"], env=paths):
             for _ in range(runs):
                 out, rows, status = of(JITS, tmp_path, "--report", env=env)
                 assert (out, status) == (["jitclient.arrays.array 4.0", "2.0"], 0)

@@ -163,9 +163,12 @@ def test_the_values_that_are_kept_are_limited(monkeypatch: pytest.MonkeyPatch) -
 DEATH = """
     import functools, json, os, sys
     import numpy as np
-    import jitclient, jitserver, rates
+    import jitclient, rates
     from jitclient.arrays import repeatable
     from jitclient.session import process
+
+    sys.path.append(os.environ["TESTS"])
+    from running_daemon import run_daemon
 
     factor = 2
 
@@ -195,7 +198,7 @@ DEATH = """
     def lost_with(*calls):
         \"""Make calls on a daemon that dies.\"""
         where = os.environ["JITSERVER_ADDRESS"], os.environ["CACHE"]
-        with jitserver.run_daemon(*where) as daemon:
+        with run_daemon(*where) as daemon:
             with process.session() as session:
                 session.finishes_calls = False
             for _ in range(3):
@@ -204,7 +207,7 @@ DEATH = """
             FINISH
             daemon.process.kill()
             daemon.process.wait()
-        return made, jitserver.run_daemon(*where)
+        return made, run_daemon(*where)
 
     x = np.ones(SIZE, np.float32)
     resident = lambda: plus(jitclient.device_put(np.float32(1)), np.float32(1))
@@ -251,6 +254,7 @@ def test_calls_of_values_survive_the_death_of_their_daemon(
     packages.mkdir()
     (packages / "rates.py").write_text("rate, traces = 5, 0\n\ndef rated(x):\n    return x * rate\n")
     where = {"JITSERVER_ADDRESS": f"unix:{short_path}/d.sock", "CACHE": str(short_path / "cache")}
+    where["TESTS"] = str(Path(__file__).parents[2])
     found = run_script(program, env={**where, "PYTHONPATH": str(packages)})
     of_large, total, of_other, of_resident, half_read, *of_package, new = found
     assert (of_large, total, of_other) == (2, size, 3)

@@ -19,6 +19,8 @@ from jitclient.errors import CaptureError
 from jitclient.jaxside import ffi, internals
 from jitclient.wire.messages import ForeignFunction
 
+from ...running_daemon import run_daemon
+
 NAME = "foreign_of_tests"
 
 
@@ -203,8 +205,6 @@ def package(short_path: Path) -> Path:
 def test_the_daemon_registers_functions_of_packages(
     package: Path, short_path: Path, counts: Callable[..., Any], run_script: Callable[..., Any]
 ) -> None:
-    from jitserver import run_daemon
-
     address = f"unix:{short_path}/d.sock"
     env = {"PYTHONPATH": os.pathsep.join([str(package.parent), os.environ.get("PYTHONPATH", "")])}
 

@@ -9,9 +9,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from jitserver import run_daemon
-
 from ...conftest import wait_until
+from ...running_daemon import run_daemon
 from .jupyterlab import Notebook, chromium, running_lab, store
 
 CELLS = (

@@ -1,4 +1,4 @@
-"""A private daemon for the duration of a `with` block: for tests, and for programs that start their own daemon."""
+"""A daemon of its own process for the duration of a `with` block, for tests and for the programs that they write."""
 
 import contextlib
 import dataclasses
@@ -17,13 +17,7 @@ _STOP_SECONDS = 60.0  # the daemon allows running calls 30 s to finish
 
 @dataclasses.dataclass(frozen=True)
 class RunningDaemon:
-    """A daemon that `run_daemon` started.
-
-    Attributes:
-        address: the daemon's address, as accepted by `jitclient.connect` and JITSERVER_ADDRESS.
-        log: the daemon's log file; it exists until the block exits.
-        process: the daemon's process.
-    """
+    """A daemon that `run_daemon` started; its log exists until the block ends."""
 
     address: str
     log: Path
@@ -31,7 +25,6 @@ class RunningDaemon:
 
     @property
     def pid(self) -> int:
-        """The process id of the daemon."""
         return self.process.pid
 
 
@@ -43,27 +36,10 @@ def run_daemon(
     options: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
 ) -> Iterator[RunningDaemon]:
-    """Run a daemon in a separate process until the block exits. This process does not import jax for it.
+    """Runs a daemon, which answers when this begins and has ended when this ends.
 
-    Args:
-        address: the address to listen at, `unix:PATH`; by default in a private temporary directory.
-        cache_dir: the cache directory; by default a temporary one, which is deleted with the daemon.
-        options: more options of `jitserver serve`.
-        env: environment variables in addition to those of this process.
-
-    Yields:
-        The daemon, once it answers.
-
-    Raises:
-        SettingsError: `address` is not a valid address.
-        AddressTaken: another daemon serves at the address.
-        DaemonUnavailable: the daemon does not start; the message ends with its log.
-        DaemonSilent: the daemon did not exit at the end of the block, and was killed.
-
-    Example:
-        >>> with jitserver.run_daemon() as daemon:
-        ...     jitclient.connect(daemon.address)
-        ...     step(params, x)
+    The cache is in `cache_dir`, or in a folder that is deleted with the daemon; `options` are further ones of
+    `jitserver serve`, and `env` has further variables.
     """
     with tempfile.TemporaryDirectory(prefix="jitserver-", ignore_cleanup_errors=True) as directory:
         where = Address.parse(address or f"unix:{directory}/daemon.sock")
