@@ -75,21 +75,15 @@ class Report(msgspec.Struct):
     imports: ImportsRow | None = None
 
 
-def json_report(packages: Collection[str] = (), preloaded: tuple[int, float] | None = None, why_fresh: str = "") -> str:
-    """Return the report of this process until now, as one line of JSON; `report_of` has the arguments."""
-    return msgspec.json.encode(
-        report_of(usage, compile_events, packages, preloaded, why_fresh, made_in_each_run())
-    ).decode()
-
-
 def print_report(
     form: str, packages: Collection[str], preloaded: tuple[int, float] | None, why_fresh: str = ""
 ) -> None:
     """Print the report on stderr, as lines of text, or with the form "json" as one line of JSON."""
+    found = report_of(usage, compile_events, packages, preloaded, why_fresh, made_in_each_run())
     if form == "json":
-        print_line(json_report(packages, preloaded, why_fresh))
+        print_line(msgspec.json.encode(found).decode())
     else:
-        for line in lines(report_of(usage, compile_events, packages, preloaded, why_fresh, made_in_each_run())):
+        for line in lines(found):
             print_notice(line)
 
 
