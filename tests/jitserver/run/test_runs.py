@@ -310,3 +310,30 @@ def test_what_cannot_be_prepared_runs_in_a_process_of_its_own(warm: Any) -> None
     done = warm.run("--verbose", script, before=HIGHEST)
     assert (done.returncode, done.stdout) == (0, "written")
     assert "the run's process cannot be prepared: Invalid argument" in done.stderr
+
+
+def test_a_run_notes_the_files_that_it_executes(warm: Any) -> None:
+    notes = warm.folder / "notes"
+    notes.write_bytes(bytes(1 << 16))
+    warm.script("VALUE = 1", "own.py")
+    warm.script("VALUE = 2", "forked.py")
+    warm.script("VALUE = (", "broken.py")
+    script = warm.script("""
+import os, own
+try:
+    import broken
+except SyntaxError:
+    pass
+if not os.fork():
+    import forked
+    os._exit(0)
+os.wait()
+""")
+    for option in ("--verbose", "--fresh"):
+        done = warm.run(option, f"--files={notes}", script)
+        assert (done.stderr, done.returncode) == ("", 0)
+    lines = [line.decode().partition(" ") for line in notes.read_bytes().rstrip(b"\0").split(b"\0")]
+    found = [Path(path).name for _, _, path in lines if path.startswith(str(warm.folder))]
+    # The second run, like one that starts again in a fresh process, adds to the notes.
+    assert found == [Path(script).name, "own.py", "broken.py"] * 2
+    assert int(lines[0][0]) == Path(script).stat().st_mtime_ns
