@@ -264,7 +264,7 @@ def test_a_compilation_is_found_by_its_text(member: Callable[..., Share], url: s
     reader = member()
     assert reader.get_compilation("key") == (b"executable", 7.0)
     assert (reader.status().found, reader.status().seconds_saved) == (1, 7.0)
-    files.pipe_file(path_of(url, entries.compilation_name("key")), b"of somebody else")
+    files.pipe_file(path_of(url, entries.compilation_name("key")), b"of another project")
     assert reader.get_compilation("key") is None
     assert reader.status().rejected == {"unsigned": 1}
     reader.put_compilation("key", b"again", 7.0)
