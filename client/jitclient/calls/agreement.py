@@ -9,7 +9,6 @@ from jitclient.capture.ambient.patches import find_patches
 from jitclient.capture.dump import Capture
 from jitclient.capture.manifest import covers, packages_of
 from jitclient.errors import CaptureError, ProgramsDiffer
-from jitclient.jaxside import tree
 from jitclient.jaxside.evidence import difference_of_evidence, has_same_order, is_same_without_order
 from jitclient.jaxside.ffi import is_of_program
 from jitclient.session.failures import TraceFailed
@@ -46,7 +45,7 @@ def agreed(miss: Miss, prepared: Prepared) -> Agreement:
             difference, order_free = "", mine
     difference = (
         difference
-        or own.difference_of_results(prepared.results, tree.unflattener_of_sent(structure))
+        or own.difference_of_results(prepared.results, structure)
         or own.difference_of_callbacks(functions, miss.ref, in_order=not order_free)
     )
     if difference:
@@ -65,9 +64,7 @@ def check_hit(miss: Miss, prepared: Prepared) -> None:
     in_order = has_same_order(own.evidence(miss.ref), there)
     is_same = (in_order or _is_reordered(miss, there)) and own.foreign_functions() == prepared.foreign
     structure, functions = miss.rebuilt(prepared)
-    differs_otherwise = own.difference_of_results(
-        prepared.results, tree.unflattener_of_sent(structure)
-    ) or own.difference_of_callbacks(functions, miss.ref, in_order=in_order)
+    differs_otherwise = own.difference_of_results(prepared.results, structure) or own.difference_of_callbacks(functions, miss.ref, in_order=in_order)
     if differs_otherwise or not is_same:
         name = miss.wanted.name
         raise ProgramsDiffer(

@@ -16,7 +16,7 @@ from jitclient.calls.compilation import program_of
 from jitclient.calls.deps import Deps
 from jitclient.calls.failures import OwnFailure
 from jitclient.calls.identity import raise_if_ambient
-from jitclient.calls.in_process import InProcess, abstract_arguments
+from jitclient.calls.in_process import InProcess
 from jitclient.calls.own_trace import OwnTrace
 from jitclient.calls.plan import Plan, SplitCall, renewed
 from jitclient.calls.program import Program
@@ -288,15 +288,11 @@ class GeneralPath:
     def _own_trace(self, call: SplitCall, key: _Key) -> OwnTrace:
         """Return the trace of this process for a call, which has not run yet."""
         args, kwargs = call.args, call.kwargs
-        dynamic = self._options.split(args, kwargs)[:2] if self._has_statics else (args, kwargs)
-        return OwnTrace(
-            lambda: self.in_process.for_trace(key[3]),
-            lambda: abstract_arguments(args, kwargs),
-            dynamic,
-            call.leaves,
-            key[1],
-            self._options.of_program(),
-        )
+        dynamic = None
+        if tree.is_of_jitserver(call.shape):
+            dynamic = self._options.split(args, kwargs)[:2] if self._has_statics else (args, kwargs)
+        jitted = functools.partial(self.in_process.for_trace, key[3])
+        return OwnTrace(jitted, args, kwargs, call.leaves, key[1], self._options.of_program(), dynamic)
 
     def _program_at(self, session: Session, key: _Key, call: SplitCall) -> Program:
         last = self._last

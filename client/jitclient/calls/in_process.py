@@ -8,7 +8,6 @@ from typing import Any
 from jitclient.arrays.array import Array
 from jitclient.calls import auto_static
 from jitclient.jaxside import context, static_leaves
-from jitclient.jaxside.avals import abstract
 from jitclient.jaxside.options import JitOptions
 from jitclient.jaxside.original_jit import original_jit
 
@@ -29,13 +28,13 @@ class InProcess:
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function. Imports jax."""
         jitted = self._jitted
-        given, keywords = self._arguments(args, kwargs, Array.in_process)
+        given, keywords = _with_values(self._marked_again(args, kwargs))
         return jitted(*given, **keywords)
 
     def stage(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of JAX's own jitted function, such as "lower"; return its result."""
         make = getattr(self._jitted, name)
-        given, keywords = self._arguments(args, kwargs, _abstract)
+        given, keywords = self._marked_again(args, kwargs)
         return make(*given, **keywords)
 
     def marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
@@ -74,33 +73,27 @@ class InProcess:
                 self._made = original_jit(self._fun, **self._options.given())
         return self._made
 
-    def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any], of_handle: Callable[[Array], Any]) -> Arguments:
-        """Return the arguments for this process's own jax, with handles replaced. Imports jax."""
+    def _marked_again(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """Return the arguments for this process's own jax: with static leaves marked, or plain if jit is disabled."""
+        if not self._has_static_leaves:
+            return args, kwargs
         import jax
 
         # This map turns static leaves into plain values.
         plain: Arguments = jax.tree.map(lambda leaf: leaf, (args, kwargs))
-        if context.jit_is_disabled():
-            return _with_handles(plain, of_handle)
-        return _with_handles(self.marked(*plain), of_handle)
+        return plain if context.jit_is_disabled() else self.marked(*plain)
 
 
-def abstract_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Return arguments for a trace, in which abstract values replace the handles. Static leaves stay marked."""
-    return _with_handles((args, kwargs), _abstract)
-
-
-def _abstract(handle: Array) -> Any:
-    return abstract(handle.spec)
-
-
-def _with_handles(arguments: Arguments, of_handle: Callable[[Array], Any]) -> Arguments:
-    """Replace the handles in arguments, and leave static leaves marked."""
+def _with_values(arguments: Arguments) -> Arguments:
+    """Return the arguments with arrays of this process in place of handles. Static leaves stay marked."""
     import jax
 
-    replaced: Arguments = jax.tree.map(
-        lambda leaf: of_handle(leaf) if type(leaf) is Array else leaf,
+    leaves, treedef = jax.tree.flatten(arguments)
+    if Array not in map(type, leaves):
+        return arguments
+    found: Arguments = jax.tree.map(
+        lambda leaf: leaf.in_process() if type(leaf) is Array else leaf,
         arguments,
         is_leaf=lambda leaf: type(leaf) is static_leaves.StaticLeaf,
     )
-    return replaced
+    return found

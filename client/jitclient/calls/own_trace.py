@@ -19,7 +19,7 @@ from jitclient.capture import manifest
 from jitclient.capture.codec import values
 from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
-from jitclient.jaxside import backend_view, ffi, trace_events, tree
+from jitclient.jaxside import backend_view, ffi, internals, trace_events, tree
 from jitclient.jaxside.avals import abstract, spec_of_aval
 from jitclient.jaxside.callbacks import callbacks_for_people, functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
@@ -52,9 +52,10 @@ class OwnTrace:
 
     Args:
         jitted: returns the function under JAX's own `jit`.
-        arguments: returns the arguments of the call, positional ones and keywords, for that function.
-        dynamic: the arguments that are not static.
-        leaves: leaves of the dynamic arguments, as jitserver's trees flatten them.
+        args: positional arguments of the call.
+        kwargs: keyword arguments of the call.
+        leaves: leaves of the arguments that are not static, as they were flattened for the call.
+        dynamic: these arguments, if jax was not imported then, so that jitserver's trees flattened them.
         specs: specs of the leaves.
         options: keywords of `jit` for the program, without those about arguments and devices.
     """
@@ -62,14 +63,16 @@ class OwnTrace:
     def __init__(
         self,
         jitted: Callable[[], Any],
-        arguments: Callable[[], tuple[tuple[Any, ...], dict[str, Any]]],
-        dynamic: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
         leaves: Sequence[Any],
         specs: Sequence[Spec],
         options: Mapping[str, Any] = _NO_OPTIONS,
+        dynamic: Any = None,
     ) -> None:
         self._jitted = jitted
-        self._arguments = arguments
+        self._args = args
+        self._kwargs = kwargs
         self._dynamic = dynamic
         self._leaves = leaves
         self._specs = specs
@@ -99,24 +102,18 @@ class OwnTrace:
         """
         self._platform, self._order, self._sees_own_devices = platform, order, not devices
         if self._traced is None:
-            jitted, (args, kwargs) = self._jitted(), self._arguments()
-            if not self._is_traced(jitted, args, kwargs, devices, depends):
+            jitted = self._jitted()
+            if not self._is_traced(jitted, devices, depends):
                 jitted.clear_cache()
-                self._is_traced(jitted, args, kwargs, devices, depends)
+                self._is_traced(jitted, devices, depends)
 
-    def _is_traced(
-        self,
-        jitted: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        devices: Sequence[DeviceInfo],
-        depends: Hashable,
-    ) -> bool:
+    def _is_traced(self, jitted: Any, devices: Sequence[DeviceInfo], depends: Hashable) -> bool:
         """Trace the function; return False if JAX returned an earlier trace that does not apply any more."""
+        args, kwargs = self._args, self._kwargs
         with backend_view.of(devices), trace_events.counted() as traces, manifest.observed() as observation:
             try:
                 # Not `jitted.trace`, because a jitted object may have a field `trace`.
-                self._traced = type(jitted).trace(jitted, *args, **kwargs)
+                self._traced = internals.with_flat_arguments(type(jitted).trace(jitted, *args, **kwargs))
                 if len(self._traced.jaxpr.in_avals) > len(self._specs):
                     # The call raises JAX's error for a leaked tracer.
                     jitted(*_filled(args), **_filled(kwargs))
@@ -170,7 +167,8 @@ class OwnTrace:
         """Return whether JAX sees other leaves in the arguments than jitserver's trees."""
         import jax
 
-        leaves, avals = jax.tree.leaves(self._dynamic), self._traced.jaxpr.in_avals
+        leaves = self._leaves if self._dynamic is None else jax.tree.leaves(self._dynamic)
+        avals = self._traced.jaxpr.in_avals
         same = len(leaves) == len(self._leaves) == len(avals) and all(map(operator.is_, leaves, self._leaves))
         return not same or not all(map(_is_of, avals, self._specs))
 
@@ -189,26 +187,20 @@ class OwnTrace:
         """Return the digests by which a process that finds this trace's program compares it with its own trace."""
         return Evidence(self.evidence(ref).digest, order_free=self.order_free(ref))
 
-    def difference_of_results(self, results: Sequence[Spec], unflatten: Callable[[Sequence[Any]], Any]) -> str:
+    def difference_of_results(self, results: Sequence[Spec], structure: tree.Structure) -> str:
         """Return how the results of a program differ from those of the own trace; empty if they are equal.
 
-        `unflatten` builds the tree of the results as another process does that finds the program: leaves, nodes and
-        static data.
+        `structure` is the tree of the results as another process rebuilds it that finds the program.
         """
-        import jax
-
         if list(map(_weak, results)) != list(map(_weak, self.results())):
             return "the types of the results differ"
-        numbers = list(range(len(results)))
-        theirs, mine = unflatten(numbers), self.unflatten()(numbers)
-        leaves, treedef = jax.tree.flatten(theirs)
-        if leaves != jax.tree.leaves(mine):
+        if tree.leaf_order(structure) != self._order_of_results():
             return "the order of the results differs"
         # Static data may have any `__eq__`.
         with contextlib.suppress(Exception):
-            if treedef == self._traced.out_tree:
+            if tree.treedef_of(structure) == self._traced.out_tree:
                 return ""
-        return "" if is_same_capture(theirs, mine) else "the static data in the results differs"
+        return "" if is_same_capture(structure, self.structure()) else "the static data in the results differs"
 
     def difference_of_callbacks(
         self, functions: Sequence[Callable[..., Any]], ref: values.Ref, *, in_order: bool
@@ -293,6 +285,7 @@ class OwnTrace:
         """Return the positions of donated leaves in wire order."""
         import jax
 
+        # The tree has no nodes of the user's; see `internals.with_flat_arguments`.
         donated = [info.donated for info in jax.tree.leaves(self._traced.args_info)]
         return tuple([number for number, is_donated in enumerate(tree.as_sent(donated, self._order)) if is_donated])
 

@@ -6,6 +6,7 @@ change of jax beside it. All functions import jax but `has_backend`, `backends`,
 """
 
 import contextlib
+import copy
 import functools
 import importlib
 import os
@@ -72,6 +73,21 @@ def trace_state() -> Callable[..., Any]:
     from jax.extend.core import get_opaque_trace_state
 
     return get_opaque_trace_state
+
+
+def with_flat_arguments(traced: Any) -> Any:
+    """Return a traced stage whose arguments are a list of leaves.
+
+    JAX otherwise builds the user's trees with placeholders when it lowers the stage, which no call does. Return the
+    stage itself if it has another form.
+    """
+    import jax
+
+    with contextlib.suppress(AttributeError):
+        flat = copy.copy(traced)
+        flat._in_tree = jax.tree.structure([0] * traced._in_tree.num_leaves)
+        return flat
+    return traced
 
 
 def constants_of(jaxpr: Any) -> Any:

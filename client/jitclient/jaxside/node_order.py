@@ -10,6 +10,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from jitclient.capture.user_code.registry import is_flattened_by_user
 from jitclient.errors import CaptureError
 
 
@@ -56,9 +57,10 @@ class _Named:
 def order_of_node(kind: Any, meta: Any, count: int) -> NodeOrder | None:
     """Return the order of a node's `count` children and its metadata in this process.
 
-    Return None if the order is the same in every process, or unknown.
+    Return None if the order is the same in every process, or unknown, or if user code flattens the class: the capture
+    then includes the order.
     """
-    if issubclass(kind, tuple) or dataclasses.is_dataclass(kind):
+    if issubclass(kind, tuple) or dataclasses.is_dataclass(kind) or is_flattened_by_user(kind):
         return None
     if count + (len(meta) if type(meta) is tuple else 0) < 2:
         return None

@@ -9,6 +9,7 @@ import numpy as np
 from jitclient.core.tracebacks import api_boundaries
 from jitclient.errors import Incompatible
 from jitclient.jaxside.shardings import to_jax
+from jitclient.wire.array_transport import dtype_named, is_key
 from jitclient.wire.messages import Spec
 from jitclient.wire.shardings import Sharding
 
@@ -76,8 +77,17 @@ class Placement:
 
     @property
     def format(self) -> Any:
-        """The layout and sharding that the array would have if it were made in this process."""
-        return self._placed("format").format
+        """The layout and sharding that the array would have if it were made in this process.
+
+        Raises:
+            AttributeError: As for `sharding`; or, as in JAX, the array is of typed PRNG keys.
+        """
+        jax = _jax("format")
+        if is_key(self.spec):
+            raise AttributeError("arrays of typed PRNG keys have no format")
+        with jax.ensure_compile_time_eval():
+            like = jax.device_put(np.empty((1,) * len(self.spec.shape), dtype_named(self.spec.dtype))).format
+        return type(like)(like.layout, self.sharding)
 
     @property
     def addressable_shards(self) -> Any:

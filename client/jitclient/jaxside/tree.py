@@ -60,9 +60,14 @@ def flatten(tree: Any) -> tuple[list[Any], Hashable]:
         return leaves, _flatten(tree, leaves)
 
 
+def is_of_jitserver(shape: Hashable) -> bool:
+    """Return whether `flatten` returned this shape before jax was imported."""
+    return shape is LEAF or isinstance(shape, Branch)
+
+
 def shape_now(shape: Hashable) -> Hashable:
     """Return the shape that `flatten` would return now: jax may have been imported since it returned `shape`."""
-    if "jax" in sys.modules and (shape is LEAF or isinstance(shape, Branch)):
+    if "jax" in sys.modules and is_of_jitserver(shape):
         now: Hashable = treedef_of(shape)
         return now
     return shape
@@ -79,8 +84,8 @@ def structure_of(shape: Any) -> Structure:
 
 
 def _structure_of_shape(shape: Any) -> Structure:
-    if shape is LEAF or isinstance(shape, Branch):
-        return shape
+    if is_of_jitserver(shape):
+        return shape  # type: ignore[no-any-return]
     data = shape.node_data()
     if data is None:
         return LEAF

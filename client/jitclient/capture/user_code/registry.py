@@ -11,7 +11,7 @@ import operator
 import sys
 from typing import Any
 
-from jitclient.capture.user_code.ownership import functions_in, is_of_user_module
+from jitclient.capture.user_code.ownership import functions_in, is_of_user_module, is_user_function
 from jitclient.errors import CaptureError
 
 Registration = tuple[str, tuple[Any, ...]]
@@ -120,6 +120,13 @@ def _is_of_chex(cls: type) -> bool:
 def _register_with_chex(cls: type) -> None:
     module: Any = importlib.import_module("chex._src.dataclass")
     module.register_dataclass_type_with_jax_tree_util(cls)
+
+
+def is_flattened_by_user(cls: type) -> bool:
+    """Return whether user code flattens a class that is registered as a pytree."""
+    entry = _registry().get(cls)
+    methods = [getattr(cls, name, None) for name in ("tree_flatten", "tree_flatten_with_keys")]
+    return any(map(is_user_function, [getattr(entry, "to_iter", None), *methods]))
 
 
 def is_registered(cls: type) -> bool:
