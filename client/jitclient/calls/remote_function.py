@@ -1,6 +1,7 @@
 """Function whose calls run on the daemon, as its user sees it. The first call loads the code that calls need."""
 
 import functools
+import inspect
 import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
@@ -121,6 +122,10 @@ class RemoteFunction(Generic[P, R]):
     def __reduce__(self) -> Any:
         made_of = self._fun, self._options.given(), *([self._deps.declared] if self._deps is not None else ())
         return rebuild, made_of, program_attributes(self, self._fun) or None
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._fun)
 
     def __copy__(self) -> Self:
         return self  # as functions are copied

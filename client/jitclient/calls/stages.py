@@ -1,6 +1,6 @@
 """Stages of a jitted function, one at a time, under JAX's names: traced, lowered, compiled.
 
-Only compiling asks the daemon. Jaxpr and text of a program come from a trace in this process, made on demand.
+Only compiling asks the daemon. All other attributes are those of JAX's own stages in this process, made on demand.
 """
 
 import dataclasses
@@ -19,7 +19,6 @@ from jitclient.core.settings import settings
 from jitclient.core.tracebacks import api_boundaries
 from jitclient.errors import CaptureError, DaemonLost, DaemonUnavailable, Incompatible
 from jitclient.jaxside import shardings, tree
-from jitclient.jaxside.avals import abstract
 from jitclient.jaxside.context import x64
 from jitclient.jaxside.interop import is_tracer
 from jitclient.session import process
@@ -29,8 +28,35 @@ from jitclient.wire.messages import Inspect, Inspected, Spec, Verb
 Prepare = Callable[[Session, Specialisation], Program]
 
 
+_OF_LOWERED = ("args_info", "donate_argnums", "in_avals", "out_tree")
+"""Attributes of compiled functions that need no compilation."""
+
+
+class _Stage:
+    """Stage that forwards all attributes which it does not define to JAX's own stage of the same name, its `_here`."""
+
+    _here: Any
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """JAX's own class, for `isinstance`."""
+        import jax
+
+        found: type = getattr(jax.stages, type(self).__name__)
+        return found
+
+    def __dir__(self) -> list[str]:
+        return [*dir(type(self)), *vars(self), *dir(self.__class__)]
+
+    def __getattr__(self, name: str) -> Any:
+        # A copy has no attributes at first.
+        if name == "_here" or not vars(self):
+            raise AttributeError(name)
+        return getattr(self._here, name)
+
+
 @api_boundaries()
-class Traced:
+class Traced(_Stage):
     """Function traced in this process, to inspect its `jaxpr`. Has the attributes of `jax.stages.Traced`.
 
     Example:
@@ -45,12 +71,13 @@ class Traced:
         """Lower the traced function as `jit(f).lower(...)` does; with options, such as other platforms, through JAX."""
         return self._here.lower(**options) if options else self._lowered
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._here, name)
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Evaluate the jaxpr in this process."""
+        return self._here(*args, **kwargs)
 
 
 @api_boundaries()
-class Lowered:
+class Lowered(_Stage):
     """Function for one signature, ready to be compiled, with the attributes of `jax.stages.Lowered`.
 
     Text and analysis come from a trace in this process.
@@ -64,17 +91,20 @@ class Lowered:
         self._prepare = prepare
         self._make_here = here
 
-    def compile(self, compiler_options: Mapping[str, Any] | None = None) -> Any:
+    def compile(self, compiler_options: Mapping[str, Any] | None = None, **others: Any) -> Any:
         """Compile the program on the daemon. Without a daemon, this process's jax compiles it.
 
         Args:
             compiler_options: further options of XLA, by name.
+            **others: other keywords of JAX's, with which this process compiles the program.
 
         Raises:
             CaptureError, DaemonError: the daemon cannot compile the program, and JITSERVER_FALLBACK=error.
             BaseException: the function raised it while it was traced.
         """
         wanted = self._wanted
+        if any(value is not None for value in others.values()):
+            return self.compile_here(compiler_options, **others)
         if compiler_options:
             given = {**(wanted.options.compiler_options or {}), **compiler_options}
             wanted = dataclasses.replace(wanted, options=dataclasses.replace(wanted.options, compiler_options=given))
@@ -82,15 +112,16 @@ class Lowered:
 
     def _compiled(self, wanted: Specialisation, compiler_options: Mapping[str, Any] | None) -> Any:
         try:
-            return Compiled(wanted, self._prepare, self)
+            return Compiled(wanted, self._prepare, self, compiler_options)
         except (CaptureError, DaemonUnavailable, Incompatible) as error:
             if settings().fallback == "error":
                 raise
             warn(f"{wanted.name} is compiled in this process: {error}")
-            return self._here.compile(compiler_options)
+            return self.compile_here(compiler_options)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._here, name)
+    def compile_here(self, compiler_options: Mapping[str, Any] | None, **others: Any) -> Any:
+        """Compile the program in this process, with JAX's own keywords."""
+        return self._here.compile(compiler_options, **others)
 
     @functools.cached_property
     def _here(self) -> Any:
@@ -98,7 +129,7 @@ class Lowered:
 
 
 @api_boundaries()
-class Compiled:
+class Compiled(_Stage):
     """Program on the daemon for one signature only. Calls leave out the static arguments.
 
     Example:
@@ -106,10 +137,17 @@ class Compiled:
         >>> params = compiled(params, x)
     """
 
-    def __init__(self, wanted: Specialisation, prepare: Prepare, lowered: Lowered) -> None:
+    def __init__(
+        self,
+        wanted: Specialisation,
+        prepare: Prepare,
+        lowered: Lowered,
+        compiler_options: Mapping[str, Any] | None,
+    ) -> None:
         self._wanted = wanted
         self._make = prepare
         self._lowered = lowered
+        self._compiler_options = compiler_options
         self._program = prepare(process.session(), wanted)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -146,15 +184,12 @@ class Compiled:
         """Tree of the program's arguments: positional ones and keywords."""
         return tree.treedef_of(self._wanted.structure)
 
-    @property
-    def out_info(self) -> Any:
-        """Tree of the program's results, each with shape and dtype. Imports jax."""
-        return self._program.unflatten(list(map(abstract, self._program.prepared.results)))
-
     def __getattr__(self, name: str) -> Any:
-        if name not in ("args_info", "donate_argnums", "in_avals", "out_avals", "out_tree"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._lowered, name)
+        return getattr(self._lowered, name) if name in _OF_LOWERED else super().__getattr__(name)
+
+    @functools.cached_property
+    def _here(self) -> Any:
+        return self._lowered.compile_here(self._compiler_options)
 
     def _check(self, leaves: list[Any], shape: Any) -> None:
         tracers = [leaf for leaf in leaves if is_tracer(leaf)]
