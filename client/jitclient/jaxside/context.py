@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitclient.core.settings import BOOLEANS
-from jitclient.jaxside import internals, shardings
+from jitclient.jaxside import internals, interop, shardings
 from jitclient.jaxside.jax_settings import (
     CARRIED,
     CLIENT_ONLY,
@@ -36,30 +36,35 @@ def current() -> Context:
     jax = sys.modules.get("jax")
     if jax is None:
         return _from_environment(_ALL)
-    state = internals.trace_context()()
-    if state is None:
+    outside = outside_of_trace_context()
+    if outside is None:
         return _read(jax)
     global _last
-    state, last = (state, _outside(jax.config)), _last
+    state, last = _state(outside), _last
     if state != last[0]:
         last = state, _read(jax)
         # Another thread may change a setting of the whole process meanwhile, and change it back.
-        if (internals.trace_context()(), _outside(jax.config)) == state and _read(jax) == last[1]:
+        if _state(outside) == state and _read(jax) == last[1]:
             _last = last
     return last[1]
 
 
-def outside_of_trace_context() -> tuple[Any, ...] | None:
-    """Return the objects that hold, in `value`, the settings outside of JAX's trace context.
+def _state(outside: tuple[Any, ...]) -> tuple[Any, ...]:
+    return internals.trace_context()(), *[setting.value for setting in outside]
 
-    Return None if this version of JAX lacks any of these objects.
+
+def outside_of_trace_context() -> tuple[Any, ...] | None:
+    """Return the objects that hold, in `value`, the settings outside of JAX's trace context, and the mesh of devices.
+
+    Return None if this version of JAX lacks any of these objects, or its trace context.
     """
     jax = sys.modules["jax"]
-    states = tuple(getattr(jax, name.removeprefix("jax_"), None) for name in OUTSIDE_OF_TRACE_CONTEXT)
-    return states if all(hasattr(state, "value") for state in states) else None
+    states = [getattr(jax, name.removeprefix("jax_"), None) for name in OUTSIDE_OF_TRACE_CONTEXT]
+    found = (*states, internals.mesh_of_devices())
+    is_known = internals.trace_context()() is not None and all(hasattr(state, "value") for state in found)
+    return found if is_known else None
 
 
-_outside = operator.attrgetter(*OUTSIDE_OF_TRACE_CONTEXT)
 _last: tuple[Any, Context] = (None, ())
 
 
@@ -67,21 +72,37 @@ def _read(jax: Any) -> Context:
     names, read, defaults = _readers()
     values = read(jax.config)
     mesh, block = jax.sharding.get_abstract_mesh(), internals.mesh_of_block()
-    if values == defaults and mesh.empty and block is None:
+    is_unnamed = _differs_from_start(internals.unnamed_trace_context()())
+    if values == defaults and mesh.empty and block is None and not is_unnamed:
         return ()
     found = zip(names, values, defaults, strict=True)
     settings = [(name, _plain(value)) for name, value, default in found if value != default]
     settings = [(name, value) for name, value in settings if value != _FIRST_DEVICE]
     settings += [] if mesh.empty else [("mesh", _mesh_in_force())]
     settings += [] if block is None else [("mesh_context_manager", _as_plain(shardings.of_mesh(block)))]
+    settings += [(_UNNAMED, True)] if is_unnamed else []
     return tuple(settings)
+
+
+_UNNAMED = "context manager of JAX (set_xla_metadata, make_user_context)"
+_at_start: tuple[Any, ...] = ()
+
+
+def _differs_from_start(unnamed: tuple[Any, ...]) -> bool:
+    """Return whether values of the trace context differ from those at the start, or at their first appearance."""
+    global _at_start
+    _at_start += unnamed[len(_at_start) :]
+    return unnamed != _at_start
+
+
+interop.when_loaded(lambda: _differs_from_start(internals.unnamed_trace_context()()))
 
 
 def uncarried(context: Context) -> str:
     """Return a setting that applies to a whole process and differs from its default, with its value; else ""."""
     found = (*context, *_differing(REFUSED_WHEN_COMPILING))
-    refused = (f"{name} = {value!r}" for name, value in found if name in REFUSED or name in REFUSED_WHEN_COMPILING)
-    return next(refused, "")
+    refused = {*REFUSED, *REFUSED_WHEN_COMPILING, _UNNAMED}
+    return next((f"{name} = {value!r}" for name, value in found if name in refused), "")
 
 
 def check_tracing(name: str) -> None:

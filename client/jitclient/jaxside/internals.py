@@ -53,6 +53,39 @@ def trace_context() -> Callable[[], Any]:
     return _get("config.trace_context", lambda: None)  # type: ignore[no-any-return]
 
 
+def mesh_of_devices() -> Any:
+    """Return the object whose `value` is this thread's mesh of devices, of which JAX's trace context has only the axes.
+
+    Return None if jax lacks it. Since jax 0.12, it is in another module.
+    """
+    return _get("config.device_context") or _get("mesh.device_context")
+
+
+@functools.cache
+def unnamed_trace_context() -> Callable[[], tuple[Any, ...]]:
+    """Return a function that returns the part of JAX's trace context that belongs to no named setting and to no mesh.
+
+    This part has values of context managers, such as `set_xla_metadata` and those of `jax.make_user_context`. If jax
+    does not show which part that is, the function returns nothing.
+    """
+    import jax
+
+    context, mark, named = trace_context(), object(), set()
+    meshes = [_get(f"{module}.{name}mesh_context_manager") for module in ("config", "mesh") for name in ("", "abstract_")]
+    try:
+        for holder in (*jax.config._value_holders.values(), *meshes):
+            if hasattr(holder, "swap_local"):
+                before = holder.swap_local(mark)
+                try:
+                    named.update(n for n, value in enumerate(context()) if value is mark)
+                finally:
+                    holder.set_local(before)
+    # Another version of jax.
+    except (AttributeError, TypeError):
+        return tuple
+    return lambda: tuple([value for n, value in enumerate(context()) if n not in named])
+
+
 def trace_context_and_level() -> tuple[Callable[[], Any], Any, Any] | None:
     """Return the parts of jax that show whether this thread is tracing and with which settings; None if jax lacks any.
 

@@ -71,8 +71,8 @@ def _of_environment(seen: dict[Any, Any]) -> Callable[[], bool]:
 
 def _of_jax(trace_context: Callable[[], Any], level: Any, base: Any, outside: tuple[Any, ...]) -> Callable[[], bool]:
     now = trace_context()
-    a, b, c, d, e, f = outside
-    of_a, of_b, of_c, of_d, of_e, of_f = [setting.value for setting in outside]
+    a, b, c, d, e, f, g = outside
+    of_a, of_b, of_c, of_d, of_e, of_f, of_g = [setting.value for setting in outside]
 
     def unchanged() -> bool:
         return (
@@ -83,6 +83,7 @@ def _of_jax(trace_context: Callable[[], Any], level: Any, base: Any, outside: tu
             and d.value == of_d
             and e.value == of_e
             and f.value == of_f
+            and g.value == of_g
             and trace_context() == now
         )
 
