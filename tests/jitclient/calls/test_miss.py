@@ -88,7 +88,7 @@ def test_what_only_this_process_traces_runs_on_the_daemon(verify: str, monkeypat
 
 def test_values_of_another_trace_are_arguments_that_the_call_does_not_have() -> None:
     def own_trace(*specs: Spec) -> OwnTrace:
-        own = OwnTrace(lambda: jax.jit(lambda x: x), lambda: ((X,), {}), ((X,), {}), [X], specs)
+        own = OwnTrace(lambda: jax.jit(lambda x: x), (X,), {}, [X], specs)
         own.run("cpu", [], None, "")
         return own
 

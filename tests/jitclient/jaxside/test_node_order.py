@@ -1,5 +1,7 @@
 """Children and metadata of nodes travel in one order, whatever order this process has them in."""
 
+from types import FunctionType
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -11,6 +13,11 @@ from jitclient.jaxside import node_order, tree
 ARRAYS = ("width", "height", "depth")
 
 
+def _installed(function):
+    """Return a function as a library has it."""
+    return FunctionType(function.__code__, {**globals(), "__name__": "numpyro.tables"})
+
+
 @jax.tree_util.register_pytree_node_class
 class Table:
     """Flattens its attributes in an order that stands for that of a set: `order` is that of another process."""
@@ -20,6 +27,7 @@ class Table:
     def __init__(self, **attributes):
         vars(self).update(attributes)
 
+    @_installed
     def tree_flatten(self):
         held = {each: getattr(self, each, None) for each in self.order}
         return [held.pop(each) for each in self.order if each in ARRAYS], tuple(held.values())
@@ -80,7 +88,7 @@ def test_other_nodes_travel_as_they_are():
 
 def test_a_class_that_has_other_attributes_elsewhere_is_refused(monkeypatch):
     leaves, message = _sent(Table(width=1.0, height=2.0, depth=3.0, name="n", unit="m"))
-    monkeypatch.setattr(Table, "tree_flatten", lambda self: ([self.width, self.height], (self.name,)))
+    monkeypatch.setattr(Table, "tree_flatten", _installed(lambda self: ([self.width, self.height], (self.name,))))
     node_order.local_order.cache_clear()
     with pytest.raises(CaptureError, match="flattens different attributes in the client and on the daemon"):
         _received(leaves, message)
@@ -91,7 +99,17 @@ def test_what_computes_with_its_attributes_has_no_order():
         def __init__(self, a, b):
             self.a, self.b = a, b
 
-    jax.tree_util.register_pytree_node(Computed, lambda c: ((c.a + 1, c.b + 2), None), lambda _, c: Computed(*c))
+    flatten = _installed(lambda c: ((c.a + 1, c.b + 2), None))
+    jax.tree_util.register_pytree_node(Computed, flatten, lambda _, c: Computed(*c))
     structure = tree.structure_of(tree.flatten(Computed(1.0, 2.0))[1])
     assert node_order.order_of_node(structure.kind, structure.meta, 2) is None
     assert len(values.read(tree.encode(structure, lambda obj: 0))) == 3, "it has no names"
+
+
+def test_class_that_user_flattens_is_never_built():
+    class Pair:
+        def __init__(self, a, b):
+            self.a, self.b = a, b
+
+    jax.tree_util.register_pytree_node(Pair, lambda p: ((p.a, p.b), None), lambda _, held: pytest.fail("it was built"))
+    assert tree.leaf_order(tree.structure_of(tree.flatten(Pair(1.0, 2.0))[1])) is None

@@ -311,3 +311,15 @@ def case_closed_over_placed_array(jit, device_put):
 def case_memory_kinds(device_put):
     place = NamedSharding(LINE, P("batch"), memory_kind=jax.devices()[0].default_memory().kind)
     return device_put(X, place)
+
+
+def case_meshes_of_other_devices(jit):
+    @jit
+    def spread(x):
+        return jax.lax.with_sharding_constraint(jnp.arange(4.0), P("batch")) + x
+
+    found = []
+    for mesh in (HALF, OTHER_HALF, HALF, OTHER_HALF):
+        with jax.set_mesh(mesh):
+            found += [spread(1.0) for _ in range(3)]
+    return found

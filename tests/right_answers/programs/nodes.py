@@ -15,6 +15,7 @@ WARM = [
     "case_masked_distribution",
     "case_named_tuple_as_a_node_of_its_own",
     "case_donated_distribution",
+    "case_typed_keys_on_the_host",
 ]
 
 
@@ -86,3 +87,84 @@ jax.tree_util.register_pytree_node(Point, lambda p: ((p.y, p.x), (p.label,)), la
 def case_named_tuple_as_a_node_of_its_own(jit):
     got = jit(lambda p: Point(p.x * 10, p.label + "!", p.y * 100))(Point(1.0, "a", 2.0))
     return got.x, got.label, got.y
+
+
+class Scale:
+    """Converts its leaf, as many constructors do, and JAX's monitoring counts what runs of it."""
+
+    def __init__(self, scale, offset, label):
+        self.scale, self.offset, self.label = jnp.asarray(scale), jnp.asarray(offset), label
+        jax.monitoring.record_event("node __init__")
+
+    def flat(self):
+        jax.monitoring.record_event("node flatten")
+        return (self.scale, self.offset), self.label
+
+    @classmethod
+    def build(cls, label, children):
+        jax.monitoring.record_event("node unflatten")
+        return cls(*children, label)
+
+    def __eq__(self, other):
+        raise TypeError("nodes have no order")
+
+    def __hash__(self):
+        jax.monitoring.record_event("node __hash__")
+        return 1
+
+    def __repr__(self):
+        jax.monitoring.record_event("node __repr__")
+        return "Scale"
+
+
+jax.tree_util.register_pytree_node(Scale, Scale.flat, Scale.build)
+
+
+def _counts(jit):
+    """Values and counts of the calls of one function."""
+
+    def moved(node, x=2.0):
+        return Scale(node.scale * x, node.offset + 1, node.label)
+
+    seen = []
+
+    def count(event, **_):
+        seen.append(event) if event.startswith("node ") else None
+
+    jax.monitoring.register_event_listener(count)
+    f = jit(moved)
+    first = Scale(jnp.ones(2), 1.0, "a")
+    found, values = [], []
+    for call in [
+        lambda: f(first),
+        lambda: f(first),
+        lambda: f(values[-1]),
+        lambda: f(Scale(jnp.ones(3), 1.0, "a")),
+        lambda: f(node=first, x=3.0),
+        lambda: f(Scale(jnp.ones(2), 1.0, "b")),
+        lambda: jit(moved, donate_argnums=0)(Scale(jnp.ones(2), 1.0, "a")),
+        lambda: jit(lambda label, x: Scale(x, x, label), static_argnums=0)(first.label, 1.0),
+    ]:
+        seen.clear()
+        values.append(call())
+        found.append(collections.Counter(seen))
+    jax.monitoring.unregister_event_listener(count)
+    return found, [(float(v.scale.sum()), v.label) for v in values]
+
+
+def case_no_more_of_a_node_runs_than_in_jax(jit):
+    (ours, values), (plain, _) = _counts(jit), _counts(jax.jit)
+    # Flattening is asked for once by plans, and once more by the general path.
+    more = [
+        (number, event, mine[event], there[event])
+        for number, (mine, there) in enumerate(zip(ours, plain, strict=True))
+        for event in mine
+        if mine[event] > there[event] + (event == "node flatten")
+    ]
+    return more, values
+
+
+def case_typed_keys_on_the_host(jit):
+    state = jit(lambda: {"key": jax.random.key(0), "step": jnp.arange(3)})()
+    host = jax.device_get(state)
+    return type(host["key"]).__name__, host["key"], host["step"], jax.jit(lambda s: s["step"] * 2)(state)
