@@ -64,7 +64,9 @@ def check_hit(miss: Miss, prepared: Prepared) -> None:
     in_order = has_same_order(own.evidence(miss.ref), there)
     is_same = (in_order or _is_reordered(miss, there)) and own.foreign_functions() == prepared.foreign
     structure, functions = miss.rebuilt(prepared)
-    differs_otherwise = own.difference_of_results(prepared.results, structure) or own.difference_of_callbacks(functions, miss.ref, in_order=in_order)
+    differs_otherwise = own.difference_of_results(prepared.results, structure) or own.difference_of_callbacks(
+        functions, miss.ref, in_order=in_order
+    )
     if differs_otherwise or not is_same:
         name = miss.wanted.name
         raise ProgramsDiffer(

@@ -88,8 +88,7 @@ def _with_values(arguments: Arguments) -> Arguments:
     """Return the arguments with arrays of this process in place of handles. Static leaves stay marked."""
     import jax
 
-    leaves, treedef = jax.tree.flatten(arguments)
-    if Array not in map(type, leaves):
+    if Array not in map(type, jax.tree.leaves(arguments)):
         return arguments
     found: Arguments = jax.tree.map(
         lambda leaf: leaf.in_process() if type(leaf) is Array else leaf,

@@ -72,7 +72,7 @@ def _read(jax: Any) -> Context:
     names, read, defaults = _readers()
     values = read(jax.config)
     mesh, block = jax.sharding.get_abstract_mesh(), internals.mesh_of_block()
-    is_unnamed = _differs_from_start(internals.unnamed_trace_context()())
+    is_unnamed = _differs_from_start()
     if values == defaults and mesh.empty and block is None and not is_unnamed:
         return ()
     found = zip(names, values, defaults, strict=True)
@@ -88,14 +88,19 @@ _UNNAMED = "context manager of JAX (set_xla_metadata, make_user_context)"
 _at_start: tuple[Any, ...] = ()
 
 
-def _differs_from_start(unnamed: tuple[Any, ...]) -> bool:
-    """Return whether values of the trace context differ from those at the start, or at their first appearance."""
+def _differs_from_start() -> bool:
+    """Return whether unnamed values of the trace context differ from those at the start, or when they appeared."""
     global _at_start
+    unnamed = internals.unnamed_trace_context()()
     _at_start += unnamed[len(_at_start) :]
     return unnamed != _at_start
 
 
-interop.when_loaded(lambda: _differs_from_start(internals.unnamed_trace_context()()))
+def _note_start() -> None:
+    _differs_from_start()
+
+
+interop.when_loaded(_note_start)
 
 
 def uncarried(context: Context) -> str:

@@ -70,8 +70,10 @@ def unnamed_trace_context() -> Callable[[], tuple[Any, ...]]:
     """
     import jax
 
-    context, mark, named = trace_context(), object(), set()
-    meshes = [_get(f"{module}.{name}mesh_context_manager") for module in ("config", "mesh") for name in ("", "abstract_")]
+    context, mark = trace_context(), object()
+    named: set[int] = set()
+    names = ("mesh_context_manager", "abstract_mesh_context_manager")
+    meshes = [_get(f"config.{name}") or _get(f"mesh.{name}") for name in names]
     try:
         for holder in (*jax.config._value_holders.values(), *meshes):
             if hasattr(holder, "swap_local"):

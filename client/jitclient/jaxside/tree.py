@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import sys
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from jitclient.capture.codec import values
 from jitclient.errors import CaptureError, ProtocolError
@@ -60,7 +60,7 @@ def flatten(tree: Any) -> tuple[list[Any], Hashable]:
         return leaves, _flatten(tree, leaves)
 
 
-def is_of_jitserver(shape: Hashable) -> bool:
+def is_of_jitserver(shape: Hashable) -> TypeGuard[Structure]:
     """Return whether `flatten` returned this shape before jax was imported."""
     return shape is LEAF or isinstance(shape, Branch)
 
@@ -85,7 +85,7 @@ def structure_of(shape: Any) -> Structure:
 
 def _structure_of_shape(shape: Any) -> Structure:
     if is_of_jitserver(shape):
-        return shape  # type: ignore[no-any-return]
+        return shape
     data = shape.node_data()
     if data is None:
         return LEAF

@@ -1,6 +1,8 @@
 """Stages one at a time: lowering and compiling happen on the daemon, nothing has run, and other kinds are refused."""
 
+import copy
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import serialize_executable
 
 import jitclient
 
@@ -88,6 +91,20 @@ def test_results_can_be_arguments_of_what_is_lowered() -> None:
     handle = jitted(X)
     assert jitted.lower(handle).compile()(handle).tolist() == (X + 2).tolist()
     assert jitted.eval_shape(handle) == jax.ShapeDtypeStruct((2, 3), "float32")
+
+
+def test_stages_have_all_attributes_of_jaxs() -> None:
+    traced = jitclient.jit(scaled, static_argnames="how").trace(X, 2.0)
+    lowered = traced.lower()
+    compiled = copy.copy(lowered.compile())
+    for ours, kind in ((traced, jax.stages.Traced), (lowered, jax.stages.Lowered), (compiled, jax.stages.Compiled)):
+        assert isinstance(ours, kind)
+        assert [name for name in dir(kind) if not name.startswith("__") and not hasattr(ours, name)] == []
+        assert set(dir(kind)) <= set(dir(ours))
+        assert not hasattr(ours, "unknown")
+    loaded = serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled))
+    assert loaded(X, 2.0)["out"].tolist() == compiled(X, 2.0)["out"].tolist()
+    assert jitclient.jit(scaled).__signature__ == inspect.signature(scaled)
 
 
 @pytest.mark.cpu(reason="the platform in tests/other_platform counts no operations")

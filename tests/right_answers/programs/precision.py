@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.xla_metadata import set_xla_metadata
 
 WARM = ["case_captured_arrays_of_64_bits", "case_weak_scalars_of_64_bits", "case_state_restored_under_the_settings"]
 
@@ -54,3 +55,23 @@ def case_solve_in_double_precision(jit):
     with jax.enable_x64(True):
         matrix = jnp.eye(3) * 3 + jnp.arange(9.0).reshape(3, 3) / 7
         return jit(lambda b: jnp.linalg.solve(matrix, b))(jnp.arange(3.0))
+
+
+FACTOR = jax.make_user_context(1.0) if hasattr(jax, "make_user_context") else None
+
+
+def case_values_of_a_context_of_the_users(jit):
+    f = jit(lambda x: x * (FACTOR.value if FACTOR else 1.0))
+    found = [f(2.0)]
+    for value in (5.0, 7.0, 5.0) if FACTOR else ():
+        with FACTOR(value):
+            found += [f(2.0) for _ in range(3)]
+    return found, f(2.0)
+
+
+def case_metadata_of_the_compiler(jit):
+    f = jit(lambda x: x + 1)
+    found = [f(1.0)]
+    with set_xla_metadata(note="mine"):
+        found.append(f(1.0))
+        return found, "mine" in f.lower(1.0).compile().as_text()
