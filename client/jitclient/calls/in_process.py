@@ -7,7 +7,8 @@ from typing import Any
 
 from jitclient.arrays.array import Array
 from jitclient.calls import auto_static
-from jitclient.jaxside import context, static_leaves
+from jitclient.jaxside import context, interop, static_leaves
+from jitclient.jaxside.avals import abstract
 from jitclient.jaxside.options import JitOptions
 from jitclient.jaxside.original_jit import original_jit
 
@@ -28,13 +29,13 @@ class InProcess:
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the function. Imports jax."""
         jitted = self._jitted
-        given, keywords = _with_values(self._marked_again(args, kwargs))
+        given, keywords = _replace_handles(self._marked_again(args, kwargs), Array.in_process)
         return jitted(*given, **keywords)
 
     def stage(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a method of JAX's own jitted function, such as "lower"; return its result."""
         make = getattr(self._jitted, name)
-        given, keywords = self._marked_again(args, kwargs)
+        given, keywords = for_trace(self._marked_again(args, kwargs))
         return make(*given, **keywords)
 
     def marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
@@ -84,14 +85,21 @@ class InProcess:
         return plain if context.jit_is_disabled() else self.marked(*plain)
 
 
-def _with_values(arguments: Arguments) -> Arguments:
-    """Return the arguments with arrays of this process in place of handles. Static leaves stay marked."""
+def for_trace(arguments: Arguments) -> Arguments:
+    """Return arguments that JAX can trace: the same ones, unless this version of JAX does not accept handles."""
+    if interop.Array is not None:
+        return arguments
+    return _replace_handles(arguments, lambda handle: abstract(handle.spec))
+
+
+def _replace_handles(arguments: Arguments, of_handle: Callable[[Array], Any]) -> Arguments:
+    """Return the arguments, with other objects in place of handles if there are any. Static leaves stay marked."""
     import jax
 
     if Array not in map(type, jax.tree.leaves(arguments)):
         return arguments
     found: Arguments = jax.tree.map(
-        lambda leaf: leaf.in_process() if type(leaf) is Array else leaf,
+        lambda leaf: of_handle(leaf) if type(leaf) is Array else leaf,
         arguments,
         is_leaf=lambda leaf: type(leaf) is static_leaves.StaticLeaf,
     )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from jitclient.calls import in_process
 from jitclient.calls.callback_equality import difference_of_functions, is_same_capture
 from jitclient.calls.raised import Raised
 from jitclient.capture import manifest
@@ -109,7 +110,7 @@ class OwnTrace:
 
     def _is_traced(self, jitted: Any, devices: Sequence[DeviceInfo], depends: Hashable) -> bool:
         """Trace the function; return False if JAX returned an earlier trace that does not apply any more."""
-        args, kwargs = self._args, self._kwargs
+        args, kwargs = in_process.for_trace((self._args, self._kwargs))
         with backend_view.of(devices), trace_events.counted() as traces, manifest.observed() as observation:
             try:
                 # Not `jitted.trace`, because a jitted object may have a field `trace`.

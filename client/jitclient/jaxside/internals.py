@@ -154,11 +154,11 @@ def register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callable
     from jax._src import core, dtypes, tree_util
     from jax._src.interpreters import mlir, pxla
 
-    # `jit`'s dispatch and `device_get` ask this registry for the arrays of this process inside an object.
-    tree_util.dispatch_registry.register_node(cls, lambda array: ((value_of(array),), None), lambda _, held: held[0])
     dtypes.register_canonicalize_value_handler(cls, value_of)
     mlir.register_constant_handler(cls, lambda val, aval: mlir.ir_constant(value_of(val)))
     pxla.shard_arg_handlers[cls] = lambda arrays, *how: pxla.shard_args(*how, [*map(value_of, arrays)])
+    # `jit`'s dispatch and `device_get` ask this registry for the arrays of this process inside an object.
+    tree_util.dispatch_registry.register_node(cls, lambda array: ((value_of(array),), None), lambda _, held: held[0])
     core.pytype_aval_mappings[cls] = aval_of
 
 
