@@ -74,6 +74,7 @@ class Miss:
         self._costs = costs
         self._budget: Budget | None = None  # of the first capture; later ones are compared with it
         self._extras: tuple[Any, ...] = ()  # of `captured`
+        self._expected: frozenset[str] = frozenset()  # names of data that other processes' traces read
         self._seen: tuple[str, Sequence[DeviceInfo]] | None = None
 
     def decide(self, **facts: Any) -> Decision:
@@ -166,7 +167,7 @@ class Miss:
         start = perf_counter()
         key = "" if self.captured is None else self.captured.function_key
         with timeline.span("trace", wanted.name):
-            self.own.run(platform, devices, wanted.order, (key, stamp_of(self.inputs)))
+            self.own.run(platform, devices, wanted.order, (key, stamp_of(self.inputs)), self._expected)
         self.own.seconds += perf_counter() - start
         if wanted.deps is not None and not wanted.deps.still(self.inputs):
             raise InputsChangedError
@@ -208,7 +209,11 @@ class Miss:
     def look_up(self, lookup: Lookup, deref: values.Deref) -> tuple[Found, int]:
         """Look up a program on the daemon; the results are those of `programs.look_up`."""
         with self._progress():
-            return programs.look_up(self.session, lookup, manifests_of, deref)
+            return programs.look_up(self.session, lookup, self._manifests_of, deref)
+
+    def _manifests_of(self, lists: Sequence[tuple[str, ...]]) -> tuple[Manifest, ...]:
+        self._expected = frozenset().union(*lists)
+        return manifests_of(lists)
 
     def make_from_capture(
         self,

@@ -9,7 +9,7 @@ import dataclasses
 import operator
 import threading
 import weakref
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -88,7 +88,12 @@ class OwnTrace:
         self.reads = manifest.Reads(unobserved_reason="the trace has not run")
 
     def run(
-        self, platform: str, devices: Sequence[DeviceInfo], order: tuple[int, ...] | None, depends: Hashable
+        self,
+        platform: str,
+        devices: Sequence[DeviceInfo],
+        order: tuple[int, ...] | None,
+        depends: Hashable,
+        expected: Collection[str] = (),
     ) -> None:
         """Trace the function, unless it has been traced, for a platform whose devices the trace sees.
 
@@ -97,6 +102,7 @@ class OwnTrace:
             devices: devices that the trace sees, if they are not this process's own.
             order: wire order of the arguments' leaves; see `tree.leaf_order`.
             depends: state that the function depends on now. An earlier trace of JAX is used if its state is equal.
+            expected: names of data that other processes' traces of the function read.
 
         Raises:
             Raised: the function raised an exception.
@@ -104,14 +110,16 @@ class OwnTrace:
         self._platform, self._order, self._sees_own_devices = platform, order, not devices
         if self._traced is None:
             jitted = self._jitted()
-            if not self._is_traced(jitted, devices, depends):
+            if not self._is_traced(jitted, devices, depends, expected):
                 jitted.clear_cache()
-                self._is_traced(jitted, devices, depends)
+                self._is_traced(jitted, devices, depends, expected)
 
-    def _is_traced(self, jitted: Any, devices: Sequence[DeviceInfo], depends: Hashable) -> bool:
+    def _is_traced(
+        self, jitted: Any, devices: Sequence[DeviceInfo], depends: Hashable, expected: Collection[str]
+    ) -> bool:
         """Trace the function; return False if JAX returned an earlier trace that does not apply any more."""
         args, kwargs = in_process.for_trace((self._args, self._kwargs))
-        with backend_view.of(devices), trace_events.counted() as traces, manifest.observed() as observation:
+        with backend_view.of(devices), trace_events.counted() as traces, manifest.observed(expected) as observation:
             try:
                 # Not `jitted.trace`, because a jitted object may have a field `trace`.
                 self._traced = internals.with_flat_arguments(type(jitted).trace(jitted, *args, **kwargs))

@@ -14,6 +14,7 @@ Place = tuple[int, ...]
 
 _CHANGING = frozenset({"opaque", "weak"})
 _ROWS = frozenset({"dict", FIELDS})
+_DEFINITIONS = ("function", "class")
 _PLAIN = (bool, bytes, complex, float, int, str)
 _ALL = "*"
 
@@ -102,10 +103,22 @@ def remove_places(tree: Tree, places: Iterable[Place]) -> Tree:
 
 
 def _settings(tree: Tree, changed: set[int]) -> Iterator[bytes]:
-    """Yield the rows of a growing dictionary that the program may have set as settings: names with plain values."""
-    if type(tree) is tuple and tree[0] == "dict":
-        rows = [row for n, row in enumerate(tree[1:], 1) if n not in changed]
-        yield from (bytes_of(row) for row in rows if type(row[0]) is str and type(row[1]) in _PLAIN)
+    """Yield the parts of a growing container that the program may have set: named settings, and its own objects."""
+    kind, *held = tree if type(tree) is tuple else ("",)
+    rows = [row if kind == "dict" else (None, row) for n, row in enumerate(held, 1) if n not in changed]
+    if kind in ("dict", "list"):
+        yield from (bytes_of(row) for row in rows if _is_users(row[1]) or (type(row[0]) is str and _is_setting(row[1])))
+
+
+def _is_setting(tree: Tree) -> bool:
+    return type(tree) in _PLAIN or (type(tree) is tuple and tree[0] in _DEFINITIONS)
+
+
+def _is_users(tree: Tree) -> bool:
+    """Return whether a description is that of a function, a class or an instance of a class of the user's."""
+    if type(tree) is not tuple:
+        return False
+    return _is_users(tree[1]) if tree[0] == "object" else tree[0] in _DEFINITIONS and tree[1] == ""
 
 
 def written(places: Iterable[Place]) -> str:

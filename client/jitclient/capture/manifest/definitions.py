@@ -20,6 +20,7 @@ from jitclient.capture.user_code.bytecode import refs_of
 from jitclient.capture.user_code.code import Kept, canonical_code
 from jitclient.capture.user_code.names import MISSING, content_of
 from jitclient.capture.user_code.ownership import functions_in
+from jitclient.capture.user_code.registry import is_node
 from jitclient.core.digests import digest
 
 Tree = Any
@@ -33,6 +34,9 @@ Describe = Callable[[Any], Tree]
 _CODE = (FunctionType, staticmethod, classmethod, property)
 _MEMBERS = (MemberDescriptorType, GetSetDescriptorType)
 _REWRITABLE = (functools.cached_property, functools.partialmethod)
+_CACHES_OF_DISPATCH = frozenset({"_clear_cache", "cache_token", "dispatch_cache"})
+"""Parts of a function of `functools.singledispatch` that follow from its registry and from which types it has met."""
+
 _MAX_CLASSES = 10_000
 # Entries of both tables are stored under ids, and hold the object so that no other object can get the same id.
 _described_of: dict[int, tuple[type, list[Any], tuple[str, ...]]] = {}
@@ -58,13 +62,15 @@ def function_tree(function: FunctionType, describe: Describe) -> Tree:
     module, name, code = function.__module__, function.__qualname__, function.__code__
     if is_foundation(module) and "<locals>" not in name:
         return ("function", module, name)
+    caches = _CACHES_OF_DISPATCH if function.__globals__ is vars(functools) else frozenset()
     held: list[tuple[str, Any]] = [
         ("defaults", function.__defaults__),
         ("keywords", function.__kwdefaults__),
-        ("own", vars(function)),
+        ("own", {n: v for n, v in vars(function).items() if n not in caches} if caches else vars(function)),
     ]
     if function.__closure__:
-        held.append(("closure", [content_of(cell) for cell in function.__closure__]))
+        cells = zip(code.co_freevars, function.__closure__, strict=True)
+        held.append(("closure", [content_of(cell) for each, cell in cells if each not in caches]))
     if not is_users(module):
         rows = (FIELDS, *((part, describe(value)) for part, value in held if value))
         return ("function", module if type(module) is str else "", name, code_digest(code), rows)
@@ -73,6 +79,7 @@ def function_tree(function: FunctionType, describe: Describe) -> Tree:
     # The canonical code has no line numbers, so an edit that only moves the function changes nothing.
     return (
         "function",
+        "",
         name,
         digest(canonical_code(code, Kept(locals=True)).blob),
         (FIELDS, *((p, describe(v)) for p, v in held if v)),
@@ -112,7 +119,9 @@ def class_tree(cls: type, describe: Describe) -> Tree:
     held = class_dict(cls)
     rows = (FIELDS, *((attribute, describe(held[attribute])) for attribute in _described(cls, held, module)))
     above = [base for base in (*bases_of(cls), type(cls)) if not is_foundation(module_of(base))]
-    return ("class", "" if is_users(module) else module, name, rows, *map(describe, above))
+    if is_users(module):
+        return ("class", "", name, is_node(cls), rows, *map(describe, above))
+    return ("class", module, name, rows, *map(describe, above))
 
 
 def _described(cls: type, held: Mapping[str, Any], module: str) -> tuple[str, ...]:

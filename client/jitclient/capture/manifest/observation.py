@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -55,6 +55,12 @@ class Observation:
         self._before: dict[str, Tree] = {}
         self._described = Described({}, _MAX_PARTS)
         self._code: dict[int, tuple[CodeType, dict[str, Any]]] = {}
+        self._at_start: dict[str, Tree] = {}
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Record the values of data now: code may change data in another way before the code that reads it starts."""
+        loaded = [name for name in names if name.partition(":")[0] in self._loaded and CHANGED_PLACES not in name]
+        self._at_start = {name: self._now(name) for name in loaded}
 
     def started(self, code: CodeType, names: dict[str, Any]) -> None:
         """Record the data that `code`, which starts to run with the globals `names`, will read."""
@@ -71,8 +77,11 @@ class Observation:
     def _note(self, code: CodeType, names: dict[str, Any]) -> None:
         self._ambient = self._ambient or ambient_of(code, names)
         for name in names_read(code, names) - self._before.keys():
-            value = resolve(name)
-            self._before[name] = ABSENT if value is ABSENT else self._described.tree(value)
+            self._before[name] = self._at_start[name] if name in self._at_start else self._now(name)
+
+    def _now(self, name: str) -> Tree:
+        value = resolve(name)
+        return ABSENT if value is ABSENT else self._described.tree(value)
 
     def has_run(self, code: CodeType) -> bool:
         """Return whether code ran; True if that is unknown."""
@@ -107,19 +116,22 @@ class Observation:
         nonrepeatable, compared, digests = "", _Compared(), Digests()
         for name, before in sorted(dict(self._before).items()):
             after = compared.now(name)
+            # The trace imported a submodule.
+            if before is ABSENT and type(after) is tuple and after[0] == "module":
+                continue
             # The trace made this data on first use.
             if before is ABSENT and after is not ABSENT:
                 is_empty = digests.under(name, after) == ABSENT_DIGEST
                 state[name if is_empty else name + CHANGED_PLACES] = ABSENT_DIGEST
             elif before is ABSENT:
-                continue
+                state[name] = ABSENT_DIGEST
             # A comparison with other processes is impossible.
             elif before == TOO_LARGE:
                 nonrepeatable = nonrepeatable or name
             elif name.endswith(CACHE) or compared.is_same(before, after):
                 state[name] = digests.under(name, before)
             elif (changing := compared.changes(before, after)) is not None:
-                counted = name + CHANGED_PLACES + written(changing)
+                counted = name if name in self._at_start else name + CHANGED_PLACES + written(changing)
                 state[counted] = digests.under(counted, before)
             else:
                 nonrepeatable = nonrepeatable or name
@@ -158,14 +170,15 @@ class _Compared:
 
 
 @contextlib.contextmanager
-def observed() -> Iterator[Observation]:
-    """Observe the code that runs on this thread in the `with` block.
+def observed(expected: Iterable[str] = ()) -> Iterator[Observation]:
+    """Observe the code that runs on this thread in the `with` block, which is expected to read the data under names.
 
     Errors of the observation are recorded in `Observation.unobserved_reason`, and do not disturb that code.
     """
     observation, hook, garbage = Observation(), hook_of_thread(), GarbageRecorder()
     with contextlib.ExitStack() as stack:
         try:
+            observation.expect(expected)
             # The recorder listens for longer than the hook: a collection may begin between any two lines here.
             stack.callback(_end, garbage.stop, observation)
             garbage.start()

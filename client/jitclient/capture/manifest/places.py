@@ -1,5 +1,6 @@
 """Locations of data: names such as "module:path.of.attributes", resolved without running any code of a package."""
 
+import builtins
 import contextlib
 import functools
 import gc
@@ -25,7 +26,13 @@ CACHE = "__cache__"
 """The last part of a name that means the contents of a function's cache."""
 
 MODULES = "__modules__"
-"""The last part of a name that means the modules among the globals of a module."""
+"""The last part of a name that means the modules among the globals of a module, and the globals that hide builtins."""
+
+NAMES = "__names__"
+"""The last part of a name that means the list of a module's globals: which there are, and which code each is."""
+
+SUBCLASSES = "__subclasses__"
+"""The last part of a name that means the subclasses of a class."""
 
 CHANGED_PLACES = "~"
 """Separates a name from the places of the counters and caches in its value, which a trace changes."""
@@ -127,8 +134,8 @@ def attribute(value: Any, name: str) -> Any:
 
 
 def is_of_python(name: str) -> bool:
-    """Return whether a name is one of those to which Python gives a meaning, such as `__doc__`."""
-    return name.startswith("__") and name.endswith("__")
+    """Return whether a name is one of those that Python sets, such as `__doc__`."""
+    return name.startswith("__") and name.endswith("__") and name != "__all__"
 
 
 def is_computed(found: Any) -> bool:
@@ -215,14 +222,52 @@ def _cache_of(function: Any) -> Any:
 
 
 def _modules_of(module: Any) -> Any:
-    """Return the modules among a module's globals, without its submodules, which any later import may add."""
     held = fields_of(module)
-    modules = {name: value for name, value in dict(held).items() if type(value) is ModuleType}
-    names = {name: fields_of(value).get("__name__") for name, value in modules.items()}
-    return frozenset(row for row in names.items() if row[1] != f"{held.get('__name__')}.{row[0]}")
+    rows = _names_of(module)
+    return tuple(row for row in rows if row[0] in vars(builtins) or type(held.get(row[0])) is ModuleType)
 
 
-_COMPUTED: dict[str, Callable[[Any], Any]] = {CACHE: _cache_of, MODULES: _modules_of}
+def _names_of(module: Any) -> Any:
+    """Return the names of a module's globals, each with the module, function or class that it leads to.
+
+    The list has no submodules, which any later import may add.
+    """
+    held = fields_of(module)
+    rows = ((name, _code_at(value)) for name, value in dict(held).items() if not is_of_python(name))
+    return tuple(row for row in rows if row[1] != f"{held.get('__name__')}.{row[0]}")
+
+
+def _code_at(value: Any) -> Any:
+    """Return the name of a module, or of a function or class of a package; those of the user; None for all else."""
+    kind = type(value)
+    if issubclass(kind, ModuleType):
+        return fields_of(value).get("__name__")
+    if kind is not FunctionType and not issubclass(kind, type):
+        return None
+    module, name = (
+        (value.__module__, value.__qualname__) if kind is FunctionType else (module_of(value), name_of(value))
+    )
+    return value if is_users(module) else f"{module}:{name}"
+
+
+def _subclasses_of(cls: Any) -> Any:
+    if not issubclass(type(cls), type):
+        return ABSENT
+    found: list[type] = []
+    todo = [cls]
+    while todo:
+        below = type.__subclasses__(todo.pop())
+        found += below
+        todo += below
+    return tuple(map(_code_at, found))
+
+
+_COMPUTED: dict[str, Callable[[Any], Any]] = {
+    CACHE: _cache_of,
+    MODULES: _modules_of,
+    NAMES: _names_of,
+    SUBCLASSES: _subclasses_of,
+}
 
 
 def compute(part: str, value_of: Callable[[Any], Any]) -> None:

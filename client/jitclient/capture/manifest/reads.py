@@ -17,6 +17,8 @@ from jitclient.capture.manifest.places import (
     ABSENT,
     CACHE,
     MODULES,
+    NAMES,
+    SUBCLASSES,
     attribute,
     fields_of,
     is_foundation,
@@ -35,6 +37,8 @@ Names = dict[str, Any]
 """The globals of a module."""
 
 _NAMESPACE_READERS = frozenset({"getattr", "hasattr", "vars", "globals", "locals", "eval", "exec", "dir", "__dict__"})
+_ERRORS = frozenset({"AttributeError", "ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+"""Errors that code expects if it asks for a name that may be absent."""
 _MODULE_READERS = frozenset({"__import__", "import_module", "modules", "resolve_name"})
 _KEPT_TRACES = frozenset({"PjitFunction", "_lru_cache_wrapper", "custom_jvp", "custom_vjp"})
 """Types of functions whose code JAX or Python need not run again, because traces or results are stored."""
@@ -69,6 +73,8 @@ def names_read(code: CodeType, names: Names, within: frozenset[int] = frozenset(
             if place:
                 found.add(place)
                 found |= _names_below(place, value, within)
+                if SUBCLASSES in refs_of(code).words and issubclass(type(value), type):
+                    found.add(f"{place}.{SUBCLASSES}")
     found |= _names_of_modules(code, names)
     if is_package(names.get("__name__")):
         found |= _names_of_definition(code, names)
@@ -107,6 +113,9 @@ def _end_of(names: Names, name: str, chain: Chain) -> tuple[str, Any]:
         if below is ABSENT and place and issubclass(type(value), threading.local):
             # Each thread makes this attribute on first use.
             return f"{place}.{part}", below
+        if below is ABSENT and is_module and _is_installed(value):
+            place = f"{_name(value)}:{part}"
+            return "" if is_foundation(_name(value)) or is_of_python(part) else place, below
         has_data = type(below) is FunctionType and after in fields_of(below)
         if below is ABSENT or not (is_module or (place and (has_data or is_data(below)))):
             break
@@ -120,12 +129,10 @@ def _end_of(names: Names, name: str, chain: Chain) -> tuple[str, Any]:
 def _place_of_global(names: Names, name: str, value: Any) -> str:
     """Return the name of the value of a global, if the value is in a package, else ""."""
     module = names.get("__name__")
-    if value is ABSENT:
-        return ""
     if is_package(module):
-        return f"{module}:{name}"
+        return "" if value is ABSENT and name in vars(builtins) else f"{module}:{name}"
     # User code refers to objects of packages, which its capture contains by name.
-    return _home_of(value)
+    return "" if value is ABSENT else _home_of(value)
 
 
 def _home_of(value: Any) -> str:
@@ -135,7 +142,7 @@ def _home_of(value: Any) -> str:
     if kind is FunctionType:
         place = f"{value.__module__}:{value.__qualname__}"
     elif issubclass(kind, type):
-        place = f"{module_of(value)}:{name_of(value)}"
+        place = _place_of_class(value)
     else:
         place = ":".join(constant_home(value) or ()) if is_package(module_of(kind)) else ""
     return place if is_package(place.partition(":")[0]) and resolve(place) is value else ""
@@ -190,15 +197,16 @@ def _wrapped(function: Any, name: str) -> Any:
 def _names_of_modules(code: CodeType, names: Names) -> set[str]:
     """Return the names of data in modules that code may use as a whole, and in its own if it reads its namespace."""
     refs = refs_of(code)
-    by_computed_name = not _NAMESPACE_READERS.isdisjoint(refs.words)
-    escaping = [names.get(name) for name, chains in refs.globals.items() if () in chains]
-    whole = [each for each in escaping if issubclass(type(each), ModuleType)]
+    ends = [_whole(names.get(name), chain) for name, chains in refs.globals.items() for chain in chains]
+    whole = [each for each in ends if issubclass(type(each), ModuleType)]
     imported = list(_modules_imported(code, names))
-    if by_computed_name:
+    if not _NAMESPACE_READERS.isdisjoint(refs.words):
         whole += imported
     if refs.dynamic or "globals" in refs.words:
         whole.append(sys.modules.get(names.get("__name__", "")))
-    found = {f"{_name(each)}:{name}" for each in whole for name, value in _data_of(each)}
+    listed = whole if _ERRORS.isdisjoint(refs.words) else [*whole, *imported]
+    found = {f"{_name(each)}:{name}" for each in whole for name in _data_of(each)}
+    found |= {f"{_name(each)}:{NAMES}" for each in listed if is_package(fields_of(each).get("__name__"))}
     return found | {
         f"{_name(each)}:{name}"
         for each in _with_submodules(imported, refs.words)
@@ -225,11 +233,20 @@ def _name(module: Any) -> str:
     return name
 
 
-def _data_of(module: Any) -> list[tuple[str, Any]]:
+def _whole(value: Any, chain: Chain) -> Any:
+    """Return the value at the end of a chain, or that whose namespace the chain reads."""
+    for part in chain:
+        if part == "__dict__":
+            break
+        value = attribute(value, part)
+    return value
+
+
+def _data_of(module: Any) -> list[str]:
     held = fields_of(module) if module is not None else {}
     if not is_package(held.get("__name__")):
         return []
-    return [(name, value) for name, value in dict(held).items() if not is_of_python(name) and is_data(value)]
+    return [name for name, value in dict(held).items() if not is_of_python(name) and is_data(value)]
 
 
 def _modules_imported(code: CodeType, names: Names) -> Iterator[ModuleType]:
@@ -262,9 +279,18 @@ def _names_of_definition(code: CodeType, names: Names) -> set[str]:
     found.add(f"{module}:{path}")
     owner = resolve(f"{module}:{path.rpartition('.')[0]}") if "." in path else ABSENT
     if issubclass(type(owner), type):
+        words = refs_of(code).words
         users = {base for cls in _users_subclasses(owner) for base in mro(cls) if is_package(module_of(base))}
-        found |= {place for cls in {owner, *users} for place in _attributes_of(cls, refs_of(code).words)}
+        found |= {place for cls in {owner, *users} for place in _attributes_of(cls, words)}
+        if not words.isdisjoint(_NAMESPACE_READERS | _ERRORS):
+            found |= {_place_of_class(cls) for cls in {owner, *users} if "<" not in name_of(cls)}
+        if SUBCLASSES in words:
+            found.add(f"{_place_of_class(owner)}.{SUBCLASSES}")
     return found
+
+
+def _place_of_class(cls: type) -> str:
+    return f"{module_of(cls)}:{name_of(cls)}"
 
 
 def _users_subclasses(cls: type) -> list[type]:
@@ -284,4 +310,4 @@ def _attributes_of(cls: type, words: set[str]) -> Iterator[str]:
         for word in words:
             value = attribute(cls, word)
             if type(value) is FunctionType or (value is not ABSENT and is_class_data(word, value)):
-                yield f"{module_of(cls)}:{name_of(cls)}.{word}"
+                yield f"{_place_of_class(cls)}.{word}"

@@ -14,6 +14,7 @@ import itertools
 import random
 import re
 import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -36,6 +37,7 @@ from jitclient.capture.manifest.places import (
 )
 from jitclient.capture.user_code.installed import OWN_PACKAGES
 from jitclient.capture.user_code.names import MISSING
+from jitclient.capture.user_code.registry import nodes_by_hand
 from jitclient.core.digests import digest
 
 OPAQUE, ABSENT_DIGEST = b"opaque", b"absent"
@@ -258,7 +260,7 @@ class _Walk:
         return tuple(map(self.tree, values))
 
     def _dict(self, value: Any) -> Tree:
-        items = ((key, held) for key, held in self._held(value, _items) if not _is_own_class(key))
+        items = ((key, held) for key, held in self._held(value, _items) if not _is_incidental(key, held))
         return ("dict", *((self._key(key), self.tree(held)) for key, held in items))
 
     def _key(self, key: Any) -> Tree:
@@ -283,6 +285,8 @@ class _Walk:
 
     def _weak(self, value: Any) -> Tree:
         rows = self._held(value, _weak_rows)
+        # A weak container in another is a cache, which loses a row when garbage is collected.
+        rows = [row for row in rows if type(row[1]) not in _WEAK]
         if len(rows) > _MAX_WEAK:
             return ("weak", "many")
         if id(value) in self._weak_around:
@@ -394,9 +398,10 @@ class _Walk:
 
     def _object(self, value: Any) -> Tree:
         kind = type(value)
-        fields = self._held(value, lambda value: sorted(dict(fields_of(value)).items()))
-        rows = [(name, self.tree(held)) for name, held in fields]
-        rows += [(name, self.tree(held)) for name, held in slots_of(value)]
+        rows = [(name, self.tree(held)) for name, held in self._held(value, _fields)]
+        # Each thread makes its stacks on first use.
+        if issubclass(kind, threading.local):
+            rows = [row for row in rows if type(row[1]) is not tuple or len(row[1]) > 1]
         return ("object", self.tree(kind), self._contents(value, kind), (FIELDS, *rows))
 
     def _contents(self, value: Any, kind: type) -> Tree:
@@ -407,14 +412,23 @@ class _Walk:
         return None if fields_of(value) or not issubclass(kind, BaseException) else ("opaque", name_of(kind))
 
 
-def _is_own_class(key: Any) -> bool:
-    """Return whether a key is a class of ours, which we register when a process first needs it."""
-    return issubclass(type(key), type) and module_of(key).partition(".")[0] in OWN_PACKAGES
+def _is_incidental(key: Any, held: Any) -> bool:
+    """Return whether a row is made when a process first needs it: for a class of ours, or a backend of einops."""
+    is_own = issubclass(type(key), type) and module_of(key).partition(".")[0] in OWN_PACKAGES
+    return is_own or module_of(type(held)) == "einops._backends"
 
 
 def _plain_items(module: Any) -> list[tuple[str, Any]]:
     items = dict(fields_of(module)).items()
     return sorted((name, held) for name, held in items if type(held) in ATOMS and not is_of_python(name))
+
+
+def _fields(value: Any) -> list[tuple[str, Any]]:
+    rows = [*dict(fields_of(value)).items(), *slots_of(value)]
+    # The caches of generic functions follow from their registries.
+    if module_of(type(value)) == "multipledispatch.dispatcher":
+        return [row for row in rows if row[0] not in ("_cache", "_ordering")]
+    return rows
 
 
 def _weak_rows(value: Any) -> list[tuple[Any, Any]]:
@@ -423,6 +437,8 @@ def _weak_rows(value: Any) -> list[tuple[Any, Any]]:
 
 
 def _items(value: Any) -> list[tuple[Any, Any]]:
+    if (rows := nodes_by_hand(value)) is not None:
+        return list(rows.items())
     return list((dict(value) if type(value) is dict else value).items())
 
 
@@ -455,6 +471,7 @@ _BY_TYPE: dict[type, _Describe] = {
 
 _BY_BASE: tuple[tuple[type, _Describe], ...] = (
     (types.ModuleType, _Walk._module),
+    (threading.local, _Walk._object),
     (enum.Enum, _Walk._enum),
 )
 

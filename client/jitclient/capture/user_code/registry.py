@@ -9,8 +9,10 @@ import importlib
 import inspect
 import operator
 import sys
+from collections.abc import Mapping
 from typing import Any
 
+from jitclient.capture.user_code.installed import is_user_module
 from jitclient.capture.user_code.ownership import functions_in, is_of_user_module, is_user_function
 from jitclient.errors import CaptureError
 
@@ -54,6 +56,32 @@ def raise_if_registered(cls: type) -> None:
     by_hand = any(is_of_user_module(func) for each in given for func in functions_in(each))
     if by_hand or (kind in ("dataclass", "static") and cls.__module__.partition(".")[0] in sys.stdlib_module_names):
         raise CaptureError(f"user code registered an installed class as a pytree: {cls.__module__}.{cls.__qualname__}")
+
+
+def nodes_by_hand(table: Any) -> Mapping[Any, Any] | None:
+    """Return the rows of JAX's table about installed classes that another package or the program registered.
+
+    A package that registers a class of its own may do so at the first instance, which a trace makes. Descriptions and
+    captures of the user's classes say whether these are registered. Return None if this is not JAX's table.
+    """
+    if table is not _registry():
+        return None
+    return {
+        cls: entry
+        for cls, entry in dict(table).items()
+        if not is_user_module(cls.__module__) and not _is_by_itself(cls, entry)
+    }
+
+
+def _is_by_itself(cls: type, entry: Any) -> bool:
+    functions = [*functions_in(entry.to_iter), *functions_in(entry.from_iter)]
+    top = cls.__module__.partition(".")[0]
+    return _is_of_chex(cls) or any(str(each.__module__).partition(".")[0] == top for each in functions)
+
+
+def is_node(cls: type) -> bool:
+    """Return whether instances of a class are nodes of trees."""
+    return is_registered(cls) or _is_of_chex(cls) or _base_of_distrax(cls) is not None
 
 
 def _kind_of(cls: type, flatten: Any, unflatten: Any) -> Registration:
@@ -103,13 +131,15 @@ _REGISTER = {
 
 def register_late(cls: type) -> None:
     """Register a class whose library does so at its first instance, which this process may not have made."""
-    base: Any
-    for base in cls.__mro__:
-        if base.__module__ == "distrax._src.utils.jittable" and base.__name__ == "Jittable":
-            base.__new__(cls)
-            return
-    if _is_of_chex(cls):
+    if base := _base_of_distrax(cls):
+        base.__new__(cls)
+    elif _is_of_chex(cls):
         _register_with_chex(cls)
+
+
+def _base_of_distrax(cls: type) -> Any:
+    place = "distrax._src.utils.jittable", "Jittable"
+    return next((base for base in cls.__mro__ if (base.__module__, base.__name__) == place), None)
 
 
 def _is_of_chex(cls: type) -> bool:

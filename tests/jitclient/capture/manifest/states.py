@@ -31,6 +31,9 @@ class State(NamedTuple):
 SET_GAIN = "P.GAIN = float(G)"
 OF_CORE = "P.core.GAIN = float(G)"
 GAIN = "GAIN = 2.0\n"
+FILLS_A_REGISTRY = (
+    "R = {}\ndef op(x):\n    R.setdefault(len(R), object())\n    return R['mine'](x) if 'mine' in R else x"
+)
 
 STATES = {
     "table by the id of a module": State(
@@ -283,6 +286,128 @@ STATES = {
         "def op(x): return x * power(2)",
         SET_GAIN,
     ),
+    "attribute of a thread local that may be absent": State(
+        "import threading\ntls = threading.local()\ndef op(x): return x * getattr(tls, 'g', 2.0)", "P.tls.g = float(G)"
+    ),
+    "attribute of a class of thread locals that may be absent": State(
+        "import threading\nclass C(threading.local): pass\ntls = C()\ndef op(x): return x * getattr(tls, 'g', 2.0)",
+        "P.tls.g = float(G)",
+    ),
+    **{
+        f"functions of a module that is walked by {walk}": State(
+            f"from PKG import core\ndef op(x):\n    for n in {walk}:\n"
+            "        if n.startswith('op_'): x = getattr(core, n)(x)\n    return x",
+            "K = float(G)\ndef mine(x): return x * K\nP.core.op_mine = mine",
+            core="def op_a(x): return x * 2",
+        )
+        for walk in ("dir(core)", "list(vars(core))", "list(core.__dict__)")
+    },
+    "functions of a module in its module's attribute": State(
+        "import PKG\nfrom PKG import core\ndef op(x):\n    for n in dir(PKG.core):\n"
+        "        if n.startswith('op_'): x = getattr(PKG.core, n)(x)\n    return x",
+        "K = float(G)\ndef mine(x): return x * K\nP.core.op_mine = mine",
+        core="def op_a(x): return x * 2",
+    ),
+    "functions of a module that user code walks": State(
+        "from PKG import core",
+        "P.core.op_a = P.core.five if G == '5' else P.core.six",
+        "def f(x):\n    for n in dir(P.core):\n        if n.startswith('op_'): x = getattr(P.core, n)(x)\n    return x",
+        core="def op_a(x): return x * 2\ndef five(x): return x * 5\ndef six(x): return x * 6",
+    ),
+    "function of a walked module that is another of its functions": State(
+        "from PKG import core\ndef op(x):\n    for n in dir(core):\n"
+        "        if n.startswith('op_'): x = getattr(core, n)(x)\n    return x",
+        "P.core.op_a = P.core.five if G == '5' else P.core.six",
+        core="def op_a(x): return x * 2\ndef five(x): return x * 5\ndef six(x): return x * 6",
+    ),
+    "functions of a module by its list of names": State(
+        "def op_a(x): return x * 2\ndef op_5(x): return x * 5\ndef op_6(x): return x * 6\n__all__ = ['op_a']\n"
+        "def op(x):\n    for n in __all__: x = globals()[n](x)\n    return x",
+        "P.__all__.append(f'op_{G}')",
+    ),
+    **{
+        f"attribute of a module that may be absent, by {way}": State(
+            f"from PKG import core\nimport sys\ndef op(x):\n    {asked}", OF_CORE, core="OTHER = 1.0"
+        )
+        for way, asked in {
+            "hasattr": "return x * (core.GAIN if hasattr(core, 'GAIN') else 2.0)",
+            "getattr": "return x * getattr(core, 'GAIN', 2.0)",
+            "vars": "return x * vars(core).get('GAIN', 2.0)",
+            "its dictionary": "return x * core.__dict__.get('GAIN', 2.0)",
+            "the loaded modules": "return x * getattr(sys.modules['PKG.core'], 'GAIN', 2.0)",
+            "an error": "try: return x * core.GAIN\n    except AttributeError: return x * 2.0",
+            "an import": "try:\n        from PKG.core import GAIN\n        return x * GAIN\n"
+            "    except ImportError: return x * 2.0",
+            "an error after an import": "import PKG.core as c\n    try: return x * c.GAIN\n"
+            "    except Exception: return x * 2.0",
+        }.items()
+    },
+    **{
+        f"global that may be absent, by {way}": State(f"def op(x):\n    {asked}", SET_GAIN)
+        for way, asked in {
+            "get": "return x * globals().get('GAIN', 2.0)",
+            "in": "return x * (GAIN if 'GAIN' in globals() else 2.0)",
+            "an error": "try: return x * GAIN\n    except NameError: return x * 2.0",
+        }.items()
+    },
+    "global in place of a builtin function": State(
+        "def op(x): return x * abs(-2.0)", "K = float(G)\ndef mine(x): return K\nP.abs = mine"
+    ),
+    **{
+        f"attribute of a class that may be absent, by {way}": State(
+            f"class C:\n    def go(self, x):\n        {asked}\nc = (C(),)\ndef op(x): return c[0].go(x)",
+            "P.C.g = float(G)",
+        )
+        for way, asked in {
+            "getattr": "return x * getattr(self, 'g', 2.0)",
+            "hasattr": "return x * (self.g if hasattr(self, 'g') else 2.0)",
+            "vars": "return x * vars(type(self)).get('g', 2.0)",
+            "an error": "try: return x * self.g\n        except AttributeError: return x * 2.0",
+            "any error": "try: return x * type(self).g\n        except: return x * 2.0",
+        }.items()
+    },
+    "attribute of an object that may be absent": State(
+        "class C: pass\nc = C()\ndef op(x): return read(x, c)\ndef read(x, o): return x * getattr(o, 'g', 2.0)",
+        "P.c.g = float(G)",
+    ),
+    "attribute of a function that may be absent": State(
+        "def op(x): return x * getattr(op, 'g', 2.0)", "P.op.g = float(G)"
+    ),
+    "order of the attributes of an object": State(
+        "class C: pass\nc = C()\nc.a, c.b, c.c = 2.0, 5.0, 6.0\ndef op(x): return x * next(iter(vars(c).values()))",
+        "for n in 'abc' if G == '5' else 'ab': v = getattr(P.c, n); delattr(P.c, n); n != 'a' and setattr(P.c, n, v)",
+    ),
+    "key that may be absent": State(
+        "D = {}\ndef op(x): return x * (D['g'] if 'g' in D else 2.0)", "P.D['g'] = float(G)"
+    ),
+    **{
+        f"subclasses of a class, by {asked}": State(
+            "class B:\n    @classmethod\n    def all(cls): return cls.__subclasses__()\n"
+            f"def op(x):\n    for c in {asked}: x = c.go(x)\n    return x",
+            "K = float(G)\nclass Mine(P.B):\n    @staticmethod\n    def go(x): return x * K",
+        )
+        for asked in ("B.__subclasses__()", "B.all()", "type.__subclasses__(B)")
+    },
+    "subclasses that their base lists": State(
+        "L = []\nclass B:\n    def __init_subclass__(cls): L.append(cls)\n"
+        "def op(x):\n    for c in L: x = c.go(x)\n    return x",
+        "K = float(G)\nclass Mine(P.B):\n    @staticmethod\n    def go(x): return x * K",
+    ),
+    **{
+        f"what the program adds to {where} that a trace fills": State(
+            f"{text}\ndef five(x): return x * 5\ndef six(x): return x * 6",
+            f"K = float(G)\ndef mine(x): return x * K\n{change}",
+        )
+        for where, text, change in (
+            ("a registry", FILLS_A_REGISTRY, "P.R['mine'] = mine"),
+            ("a registry of its own functions", FILLS_A_REGISTRY, "P.R['mine'] = P.five if G == '5' else P.six"),
+            (
+                "a list",
+                "L = []\ndef op(x):\n    for f in L: x = f(x)\n    L.append(float)\n    return x",
+                "P.L.insert(0, mine)",
+            ),
+        )
+    },
     "set of strings": State(
         "S = {'a', 'b', 'c'}\ndef op(x): return x * len(S)", "P.S.add(G)\nG == '6' and P.S.add('7')"
     ),
@@ -327,8 +452,8 @@ def traced(name: str, g: str) -> tuple[float, Reads]:
 
 def looked_up(name: str, g: str, lists: Sequence[Sequence[str]]) -> list[tuple[bytes, ...]]:
     """The state of a program, for several lists of names."""
-    program(name, g)
-    return [state_of(each) for each in lists]
+    found = program(name, g)  # a class of the program's lives as long as this
+    return [state_of(each) for each in lists if found]
 
 
 if __name__ == "__main__":

@@ -302,19 +302,45 @@ def test_all_beside_what_a_trace_changes_counts(package: Write, held: str, grows
     assert reads.state != state_of(reads.names)
 
 
-def test_a_registration_beside_the_cache_of_a_generic_function_counts(package: Write) -> None:
-    one = package("""
-        import functools
-        @functools.singledispatch
-        def op(x=1.0): return x
-        def call(): return op(1.0)
-    """)
-    reads = reads_of(one.call)
-    assert any(name.startswith("mf_one:op") and CHANGED_PLACES in name for name in reads.names)
-    reads_of(one.call)
+FILLED = {
+    "cache of a generic function": "import functools\n@functools.singledispatch\ndef d(x=1.0): return x\n"
+    "def op(x=1.0): return d(x), d.dispatch(type(x))\ndef change(): d.register(int, lambda x: -x)",
+    "registration of a class with JAX at its first instance": "import jax\nfrom jax._src.tree_util import _registry\n"
+    "class C:\n    def tree_flatten(self): return (), None\n    @classmethod\n"
+    "    def tree_unflatten(cls, aux, children): return cls()\n"
+    "def begin():\n    if C not in _registry: jax.tree_util.register_pytree_node_class(C)\n"
+    "def op(): begin(), look()\ndef look(): return len(_registry)\n"
+    "def change(): jax.tree_util.register_static(type('D', (), {'__module__': __name__}))",
+    "cache of weak containers": "import weakref\nd, held = weakref.WeakKeyDictionary(), []\nclass C: pass\n"
+    "def op():\n    held.append(C())\n    d[held[-1]] = weakref.WeakSet()\ndef change(): d[C] = 1.0",
+}
+
+
+@pytest.mark.parametrize("text", FILLED.values(), ids=FILLED)
+def test_what_every_trace_fills_is_no_state(package: Write, text: str) -> None:
+    one = package(text)
+    reads = reads_of(one.op)
+    assert (reads.nonrepeatable, reads.unobserved_reason) == ("", "")
+    assert reads_of(one.op) == reads
     assert reads.state == state_of(reads.names)
-    one.op.register(int, lambda x: -x)
+    one.change()
     assert reads.state != state_of(reads.names)
+
+
+def test_state_that_a_trace_changes_before_reading_counts_as_before(package: Write) -> None:
+    one = package(
+        "class C:\n    def fill(self): self.d['g'] = [1.0]\nc = C()\nc.d = d = {}\n"
+        "def op(o): o.fill(), look()\ndef look(): return d"
+    )
+    made = reads_of(lambda: one.op(one.c))
+    one.d.clear()
+    with observed(made.names) as observation:
+        one.op(vars(one)["c"])
+    again = observation.reads()
+    one.d.clear()
+    assert state_of(again.names) == again.state
+    one.d["other"] = [1.0]
+    assert state_of(again.names) != again.state
 
 
 def test_the_state_is_that_of_before(package: Write) -> None:
