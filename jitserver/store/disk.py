@@ -31,6 +31,8 @@ _QUARANTINE = "quarantine"
 """Name of the directory for damaged files."""
 
 _TRIM_FRACTION = 0.9
+_MAX_STATES = 8
+"""Maximum number of programs that differ only in the state of packages: if each run adds one, none is found again."""
 _RETRY_SECONDS = 30.0
 _READ_SECONDS = 2.0
 """Deadline of a look-up, for which a call waits."""
@@ -148,8 +150,14 @@ class Store:
         kept = self._write(act)
         if self.shared is not None:
             self.shared.unmeasured_bytes += stored.info.disk_bytes
+        if stored.info.names:
+            self._evict(self._older_states(stored.info))
         self.trim()
         return kept or stored
+
+    def _older_states(self, new: EntryInfo) -> list[str]:
+        same = [info for info in self.of_base(new.base) if info.names == new.names and not info.pinned]
+        return [info.key for info in sorted(same, key=lambda info: info.last_used)[:-_MAX_STATES]]
 
     def used(self, use: Use) -> None:
         """Count hits of a program in memory; `flush` writes them to the catalog."""

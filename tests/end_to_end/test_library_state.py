@@ -1,5 +1,6 @@
 """A program that sets what a library keeps in its modules gets its own values; its next process finds the program."""
 
+import importlib.util
 from typing import Any
 
 import pytest
@@ -29,3 +30,54 @@ def test_a_library_s_own_jits_obey_the_program_s_variables(own: Any) -> None:
 def found_all(before: dict[str, Any], after: dict[str, Any]) -> bool:
     """Whether no process has made or traced a program since."""
     return all(before[name] == after[name] for name in ("traces", "client_traces", "local_runs", "misses"))
+
+
+DISPATCHED = """
+    import json, os, jax.numpy as jnp, jitclient, lineax
+
+    def solved(operator):
+        return jitclient.jit(lambda a, b: lineax.linear_solve(operator(a), b).value)
+
+    functions = [
+        solved(lineax.MatrixLinearOperator),
+        solved(lambda a: lineax.DiagonalLinearOperator(jnp.diag(a)) * 2),
+        solved(lambda a: lineax.TaggedLinearOperator(lineax.MatrixLinearOperator(a), lineax.lower_triangular_tag)),
+    ]
+    a, b = jnp.eye(2) * 2, jnp.ones(2)
+    found = {n: functions[n](a, b).tolist() for n in json.loads(os.environ["ORDER"])}
+    print(json.dumps([found[n] for n in range(3)]))
+"""
+REGISTERED = """
+    import json, distrax, jax.numpy as jnp, jitclient
+    from flax import nnx
+
+    graph, state = nnx.split(nnx.Linear(2, 3, rngs=nnx.Rngs(0)))
+
+    @jitclient.jit
+    def size(state, x):
+        entropy = distrax.Categorical(jnp.zeros(3)).entropy()
+        return entropy * 0 + nnx.merge(graph, state)(x).size
+
+    print(json.dumps(float(size(state, jnp.ones(2)))))
+"""
+
+
+@pytest.mark.timeout(300)
+def test_functions_in_another_order_are_found(own: Any) -> None:
+    with own.serving():
+        expected = [[0.5, 0.5], [0.25, 0.25], [0.5, 0.5]]
+        assert own.run(DISPATCHED, ORDER="[0, 1, 2]") == expected
+        before = own.counts()
+        for order in ("[0, 1, 2]", "[2, 0, 1]"):
+            assert own.run(DISPATCHED, ORDER=order) == expected
+        assert found_all(before, own.counts())
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.skipif(importlib.util.find_spec("distrax") is None, reason="NOT TESTED HERE: distrax is not installed")
+def test_a_class_that_the_trace_registers_is_no_state(own: Any) -> None:
+    with own.serving():
+        assert own.run(REGISTERED) == 3.0
+        before = own.counts()
+        assert own.run(REGISTERED) == 3.0
+        assert found_all(before, own.counts())

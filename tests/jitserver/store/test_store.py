@@ -85,6 +85,14 @@ def test_over_its_bound_what_is_worth_least_leaves(tmp_path: Path, stored: Calla
     store.close()
 
 
+def test_states_that_no_process_has_again_do_not_accumulate(store: Store, stored: Callable[..., Any]) -> None:
+    store.put(stored("other", base="b", names=("p:other",), age=99.0))
+    store.put(stored("pinned", base="b", names=("p:gain",), age=99.0, pinned=True))
+    for n in range(20):
+        store.put(stored(f"{n:02}", base="b", names=("p:gain",), age=50.0 - n))
+    assert keys(store) == [*(f"{n}" for n in range(12, 20)), "other", "pinned"]
+
+
 def test_programs_leave_for_what_is_beside_them_but_not_all(tmp_path: Path, stored: Callable[..., Any]) -> None:
     store = Store(tmp_path, 16 * MIB)  # 12 of them for programs
     for number in range(10):

@@ -14,7 +14,7 @@ from jitclient.capture.manifest.hooks import A_DEBUGGER, hook_of_thread
 from jitclient.capture.manifest.places import ABSENT, CACHE, CHANGED_PLACES, IMPORTED, resolve
 from jitclient.capture.manifest.reads import ambient_of, functions_below, is_observed, names_read
 from jitclient.capture.manifest.state import Digests
-from jitclient.capture.manifest.trees import ABSENT_DIGEST, TOO_LARGE, Described
+from jitclient.capture.manifest.trees import ABSENT_DIGEST, OF_PROCESS, TOO_LARGE, Described
 from jitclient.capture.user_code.bytecode import refs_of
 
 _DEBUGGERS = frozenset({"bdb", "debugpy", "pydevd"})
@@ -35,7 +35,7 @@ class Reads:
     """The name of data because of which the function must be traced in each process.
 
     Either the trace changed the data and later traces depend on it, such as a random number generator, or the data is
-    too large to be compared. Empty if there is no such data.
+    too large to be compared, or has an address of this process. Empty if there is no such data.
     """
     ambient: str = ""
     """The external input, such as a clock or a file, that code may have read; the daemon's trace shows if it did."""
@@ -135,6 +135,7 @@ class Observation:
                 state[counted] = digests.under(counted, before)
             else:
                 nonrepeatable = nonrepeatable or name
+        nonrepeatable = nonrepeatable or next((name for name, value in state.items() if value == OF_PROCESS), "")
         by_name = dict(sorted((self._named(name), value) for name, value in state.items()))
         return Reads(tuple(by_name), tuple(by_name.values()), nonrepeatable, self._ambient)
 

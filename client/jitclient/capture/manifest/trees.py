@@ -40,8 +40,8 @@ from jitclient.capture.user_code.names import MISSING
 from jitclient.capture.user_code.registry import nodes_by_hand
 from jitclient.core.digests import digest
 
-OPAQUE, ABSENT_DIGEST = b"opaque", b"absent"
-"""The digests of a value that cannot be described, and of a name that leads to no value."""
+OPAQUE, ABSENT_DIGEST, OF_PROCESS = b"opaque", b"absent", b"of this process"
+"""The digests of a value that cannot be described, of a name that leads to no value, and of text with an address."""
 
 ADVANCING = "advancing"
 """The kind of objects that give another value each time: random number generators and iterators."""
@@ -70,6 +70,7 @@ _HANDLES = frozenset(
 _VALUES = frozenset({"datetime", "decimal", "fractions", "ipaddress", "pathlib", "uuid", "zoneinfo"})
 """Modules whose objects are values that their `repr` describes completely."""
 
+_ADDRESS = re.compile(rb" at 0x[0-9a-f]{6,16}>")
 _TIMES = itertools.count()
 _WEAK = (weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)
 _BUILTIN = (types.BuiltinFunctionType, types.MethodWrapperType)
@@ -89,6 +90,8 @@ def digest_of_tree(tree: Tree) -> bytes:
     if type(tree) is tuple and tree[0] == "opaque":
         return OPAQUE
     data = bytes_of(tree)
+    if _ADDRESS.search(data):
+        return OF_PROCESS
     return digest(data) if data else OPAQUE
 
 

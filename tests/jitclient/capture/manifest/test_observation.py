@@ -186,6 +186,7 @@ DRAWN = {
     "generator": "def g():\n    for i in range(9):\n        yield i\nd = g()\ndef op(): return next(d)",
     "cycle": "import itertools\nd = itertools.cycle([1, 2])\nnext(d), next(d)\ndef op(): return next(d)",
     "too large to be compared": "d = [[i] for i in range(30000)]\ndef op(): return d[-1]",
+    "address": "d = [repr(object())]\ndef op(): return d",
     "setting": "d = 1.0\ndef op():\n    global d\n    d = d * 2",
     "setting in a dictionary": "d = {'mode': 'a'}\ndef op(): d['mode'] += 'b'",
     "stack": "d = [1.0, 2.0, 3.0]\ndef op(): return d.pop()",
