@@ -104,6 +104,9 @@ def _read(code: CodeType, refs: Refs) -> None:
             refs.writes_globals = True
         elif step.opname in _CELL_WRITES:
             refs.writes_cells |= step.argval in code.co_freevars
+        elif step.opname == "PUSH_EXC_INFO" and steps[at + 1].opname == "POP_TOP":
+            # `except:` without a name
+            refs.words.add("BaseException")
         elif step.opname == "IMPORT_NAME":
             level, wanted = steps[at - 2].argval, steps[at - 1].argval
             refs.imports.append((step.argval, level or 0, wanted or ()))
