@@ -107,6 +107,56 @@ def fn(x):
         "files": {"um_esc.py": "import math\nK = 9.0\n\ndef scale(x):\n    return x * K + math.pi\n"},
         "edits": [("um_esc.py", "9.0", "8.0")],
     },
+    "walked_module": {
+        "source": """
+import um_walked
+
+def fn(x):
+    for name, value in vars(um_walked).items():
+        x = x if name.startswith("_") else value(x)
+    return x
+""",
+        "files": {"um_walked.py": "def double(x):\n    return x * 2\n\ndef plus(x):\n    return x + 1\n"},
+        "edits": [
+            (
+                "um_walked.py",
+                "double(x):\n    return x * 2\n\ndef plus(x):\n    return x + 1",
+                "plus(x):\n    return x + 1\n\ndef double(x):\n    return x * 2",
+            ),
+            ("um_walked.py", "def plus", "def _plus"),
+        ],
+    },
+    "listed_module": {
+        "source": "import um_listed\n\ndef fn(x):\n    return um_listed.__dict__.get('plus', um_listed.double)(x)\n",
+        "files": {"um_listed.py": "def double(x):\n    return x * 2\n\ndef _plus(x):\n    return x + 1\n"},
+        "edits": [("um_listed.py", "_plus", "plus")],
+    },
+    "names_in_order": {
+        "source": """
+import functools
+
+K = functools.partial(print)
+K.one, K.two = 3.0, 5.0
+
+class A:
+    pass
+
+A.itself = A
+A.last = 2.0
+
+def fn(x):
+    for value in vars(K).values():
+        x = x * 2 + value
+    for name, value in vars(A).items():
+        x = x if name.startswith("_") else x * 2 + (value is A)
+    return x
+""",
+        "edits": [
+            ("K.one, K.two = 3.0, 5.0", "K.two, K.one = 5.0, 3.0"),
+            ("A.last = 2.0", "A.next = 2.0"),
+            ("A.itself = A\nA.last = 2.0", "A.last = 2.0\nA.itself = A"),
+        ],
+    },
     "eval_reads": {
         "source": "K = 9.0\n\ndef helper(x):\n    return x * K\n\ndef fn(x):\n    return eval('helper(x)')\n",
         "edits": [("9.0", "8.0"), ("helper(x)')", "helper(x) + 1')")],

@@ -28,6 +28,9 @@ from jitclient.capture.user_code.ownership import (
 )
 from jitclient.capture.user_code.registry import raise_if_registered
 
+_OF_PYTHON = {*vars(ModuleType("")), "__builtins__", "__cached__", "__file__", "__path__", "__warningregistry__"}
+"""Names that Python binds in a module, whatever its source."""
+
 # Larger containers of installed modules are not the user's settings.
 _LARGE = 100
 
@@ -53,9 +56,10 @@ def bind(walker: Walker, names: dict[str, Any], name: str, chains: Iterable[Chai
             bound += _read_of_class(walker, value, chain)
         elif not is_user_module(value.__name__):
             bound += _patches(walker, names, name, value, chain)
-        elif chain:
+        elif chain and (chain[0] in vars(value) or not hasattr(ModuleType, chain[0])):
             bound += bind(walker, vars(value), chain[0], {chain[1:]})
         else:
+            # The module escapes, or an attribute of its type, such as `__dict__`, lists its names.
             bound.append(whole(walker, vars(value)))
     return bound
 
@@ -113,21 +117,23 @@ def _binding(walker: Walker, names: dict[str, Any], name: str, value: Any) -> No
     node = walker.bindings.get(at)
     if node is None or is_client_only(node.args[2]):
         node = walker.bindings.setdefault(at, Node("bind", None))
-        # Names read of a user module are bound separately.
-        is_module = isinstance(value, ModuleType) and is_user_module(value.__name__)
+        # Names read of a user module are bound separately, unless a class of the user's has a part in them.
+        is_module = isinstance(value, ModuleType) and is_user_module(value.__name__) and not is_user_class(type(value))
         described = namespace_of(walker, vars(value)) if is_module else walker.value(value)
         node.args = [namespace_of(walker, names), name, described]
     return node
 
 
 def whole(walker: Walker, names: dict[str, Any]) -> Node:
-    """Return the node that binds every name of a namespace."""
+    """Return the node that binds every name of a namespace, in the order in which code that lists them finds them."""
     at = (id(names), None)
     node = walker.bindings.get(at)
     if node is None:
-        node = walker.bindings[at] = Node("whole", None, [namespace_of(walker, names)])
+        # Python adds an empty `__annotations__` to `__main__`.
+        in_order = [n for n in names if n not in _OF_PYTHON and (n != "__annotations__" or names[n])]
+        node = walker.bindings[at] = Node("whole", None, [namespace_of(walker, names), in_order])
         walker.watch.size(names)
-        for name in sorted(n for n in names if not (n.startswith("__") and n.endswith("__"))):
+        for name in in_order:
             value = names[name]
             walker.watch.name(names, name, value)
             node.needs.append((_binding(walker, names, name, value), True))

@@ -86,13 +86,15 @@ def _cached_property(walker: Walker, node: Node, prop: Any) -> None:
 
 @describes_as("partial", functools.partial)
 def describe_partial(walker: Walker, node: Node, partial: Any) -> None:
-    """Describe a partial by its function and arguments; its `__dict__` changes when it is read."""
+    """Describe a partial by its function, its arguments, and the attributes that were set on it."""
     node.args = [
         walker.value(type(partial)),
         walker.value(partial.func),
         [walker.value(argument) for argument in partial.args],
         walker.pairs(partial.keywords),
     ]
+    if vars(partial):
+        node.fill("state", walker.pairs(vars(partial)), [])
 
 
 @describes_as("call", functools.singledispatchmethod)

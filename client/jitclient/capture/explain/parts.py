@@ -200,9 +200,11 @@ class _Drafts:
                 function, owner = item.args
                 self._add(label, function)
                 self.slot(f"self of {label}", owner)
-            case "namespace" | "whole":
+            case "namespace":
                 # The names bound in it get parts of their own.
                 pass
+            case "whole":
+                self._add(label, *item.args)
             case "partial":
                 kind, function, arguments, keywords = item.args
                 self._add(label, kind, function, len(arguments))

@@ -151,13 +151,17 @@ class Schedule:
         return True
 
     def _postpone_attributes(self, node: Node) -> None:
-        """Postpone the attributes of a class that need the class itself: they are set once the class exists."""
+        """Postpone the attributes of a class that need the class itself: they are set once the class exists.
+
+        If no user code runs meanwhile, another value keeps the attribute's place.
+        """
         now = []
         for pair in node.args[_ATTRIBUTES_OF_CLASS]:
             if all(map(self._can_make, nodes_in(pair))):
                 now.append(pair)
             else:
                 node.fill("set_attribute", *pair)
+                now += [[pair[0], None]] * (not runs_code(node))
         args = list(node.args)
         args[_ATTRIBUTES_OF_CLASS] = now
         node.replace_args(args)

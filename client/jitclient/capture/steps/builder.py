@@ -82,6 +82,7 @@ class Builder(Unpickler):
             "patch": self._patch,
             "source": self._source,
             "trap": self._trap,
+            "whole": self._whole,
         }
 
     def _fillers(self) -> dict[str, Callable[..., None]]:
@@ -149,6 +150,10 @@ class Builder(Unpickler):
             bind = partial(vars(module).__setitem__, name, value)
             bind()
             self._rerun.append(bind)
+
+    def _whole(self, home: ModuleType, in_order: list[str]) -> None:
+        names = vars(home)
+        self._final_steps.append(lambda: names.update({name: names.pop(name) for name in in_order if name in names}))
 
     def _patch(self, home: ModuleType, name: str, dotted: list[str], put: Any) -> None:
         for module, value in self._views(home, put):

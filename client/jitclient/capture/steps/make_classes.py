@@ -45,7 +45,7 @@ def _make_exactly(meta: Any, name: str, bases: tuple[type, ...], names: dict[str
     later = {k: v for k, v in names.items() if _has_set_name(v)}
     maker: Any = next(m for m in meta.__mro__ if m in (abc.ABCMeta, type))
     with _silent_subclassing(bases):
-        now = {k: v for k, v in names.items() if k not in later}
+        now = names | dict.fromkeys(later)
         cls: type = maker.__new__(meta, name, bases, now)
     for attribute, value in later.items():
         type.__setattr__(cls, attribute, value)

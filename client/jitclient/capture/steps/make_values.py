@@ -47,9 +47,11 @@ def weak_reference(target: Any) -> Callable[[], Any]:
 
 
 def _typed_dict(name: str, fields: Any, required: list[str]) -> Any:
-    types = {field: typing.Required[kind] if field in required else typing.NotRequired[kind] for field, kind in fields}
     make: Any = typing.TypedDict
-    return make(name, types)
+    made = make(name, dict(fields))
+    made.__required_keys__ = frozenset(required)
+    made.__optional_keys__ = frozenset(dict(fields)) - made.__required_keys__
+    return made
 
 
 def numpy_array(dtype: Any, shape: Sequence[int], data: bytes, is_writeable: bool, strides: Sequence[int]) -> Any:
@@ -162,7 +164,6 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "typed_dict": _typed_dict,
     "typevar": type_variable,
     "weakref": weak_reference,
-    "whole": lambda home: None,
 }
 """Step name -> function that makes the object."""
 
