@@ -1,5 +1,6 @@
 """Every kind of function under `jit`, called and transformed every way, gives the value that it has under jax.jit."""
 
+import collections
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -52,6 +53,18 @@ def weak(x: Any) -> Any:
     return x, x + 1, jnp.asarray(1.0) * 2, 2.0
 
 
+Tagged = collections.namedtuple("Tagged", "tag value")
+jax.tree_util.register_pytree_node(Tagged, lambda t: ((t.value,), t.tag), lambda tag, children: Tagged(tag, *children))
+
+
+def attributed(x: Any) -> Any:
+    return x * TUNED.factor  # type: ignore[attr-defined]
+
+
+TUNED = functools.partial(attributed)
+TUNED.factor = 3.0  # type: ignore[attr-defined]
+
+
 KINDS: dict[str, Callable[[Jit], Any]] = {
     "function": lambda jit: jit(many)(X),
     "lambda": lambda jit: jit(lambda x: x * 2)(X),
@@ -60,6 +73,8 @@ KINDS: dict[str, Callable[[Jit], Any]] = {
     "staticmethod": lambda jit: jit(Model.static)(X),
     "callable object": lambda jit: jit(Model(4.0))(X),
     "partial": lambda jit: jit(functools.partial(many, b=5.0, d=1))(X),
+    "partial with attributes": lambda jit: jit(TUNED)(X),
+    "registered named tuple": lambda jit: jit(lambda t: Tagged(t.tag + "b", t.value * len(t.tag)))(Tagged("a", X)),
     "partial of jitted": lambda jit: functools.partial(jit(many), b=5.0)(X),
     "builtin": lambda jit: jit(sum)([X, X]),
     "installed": lambda jit: jit(jnp.sin)(X),

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from jitclient.capture.user_code.registry import is_flattened_by_user
-from jitclient.errors import CaptureError
 
 
 class NodeOrder(NamedTuple):
@@ -101,36 +100,6 @@ def local_order(kind: Any, names: frozenset[str]) -> NodeOrder | None:
     if type(meta) is not tuple or not all(item is None or type(item) is _Named for item in meta):
         return NodeOrder(order, None, attributes)
     return NodeOrder(order, tuple("" if item is None else item.name for item in meta), attributes)
-
-
-@functools.lru_cache(maxsize=1024)
-def of_named_tuple(kind: Any) -> NodeOrder | None:
-    """Return the order in which JAX flattens a named-tuple class; None if the class is not registered as a node.
-
-    Raises:
-        CaptureError: The class is registered, and its flatten function does more than reorder the fields.
-    """
-    try:
-        fields = tuple.__new__(kind, map(_Named, kind._fields))
-        children, meta = _flattened(fields)
-    except Exception as error:
-        raise CaptureError(_flatten_message(kind)) from error
-    if meta is None and [id(child) for child in children] == list(map(id, fields)):
-        return None
-    kept = meta if type(meta) is tuple else ()
-    if len(children) + len(kept) != len(fields) or not all(type(item) is _Named for item in (*children, *kept)):
-        raise CaptureError(_flatten_message(kind))
-    return NodeOrder(tuple(child.name for child in children), tuple(item.name for item in kept), kind._fields)
-
-
-def _flatten_message(kind: Any) -> str:
-    return f"{kind.__qualname__}'s pytree flatten function must only reorder its fields, not compute with them"
-
-
-def named_tuple(kind: Any, order: NodeOrder, meta: Any, children: Sequence[Any]) -> Any:
-    """Return the named tuple with this flattened form."""
-    values = dict(zip((*order.children, *(order.meta or ())), (*children, *(meta or ())), strict=True))
-    return tuple.__new__(kind, [values[field] for field in kind._fields])
 
 
 def _flattened(node: Any) -> tuple[list[Any], Any]:

@@ -106,7 +106,7 @@ def treedef_of(structure: Structure) -> Any:
     """Return a structure as JAX's own `PyTreeDef`. Imports jax."""
     from jax import tree_util
 
-    from jitclient.capture.user_code.registry import register_late
+    from jitclient.capture.user_code.registry import register_late, unflatten_of_named_tuple
 
     if structure is LEAF:
         return tree_util.tree_structure(0)
@@ -117,12 +117,11 @@ def treedef_of(structure: Structure) -> Any:
         register_late(kind)
     if kind is type(None):
         return tree_util.tree_structure(None)
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        order = node_order.of_named_tuple(kind)
-        # Below, JAX would treat a registered class as a plain named tuple.
-        if order is not None:
-            parts = [treedef.unflatten(range(treedef.num_leaves)) for treedef in map(treedef_of, children)]
-            return tree_util.tree_structure(node_order.named_tuple(kind, order, meta, parts))
+    # Below, JAX would treat a registered class as a plain named tuple.
+    make = unflatten_of_named_tuple(kind)
+    if make is not None:
+        parts = [treedef.unflatten(range(treedef.num_leaves)) for treedef in map(treedef_of, children)]
+        return tree_util.tree_structure(make(meta, parts))
     return tree_util.PyTreeDef.from_node_data_and_children(
         tree_util.default_registry, (kind, list(meta) if kind is dict else meta), list(map(treedef_of, children))
     )

@@ -9,7 +9,7 @@ import importlib
 import inspect
 import operator
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from jitclient.capture.user_code.installed import is_user_module
@@ -171,6 +171,12 @@ def is_registered(cls: type) -> bool:
         return bool(tree_util.default_registry.is_node(cls))
     except (AttributeError, TypeError):
         return cls in _registry()
+
+
+def unflatten_of_named_tuple(cls: type) -> Callable[[Any, Any], Any] | None:
+    """Return the function that the program registered to unflatten a named tuple; None for any other class."""
+    is_registered_one = issubclass(cls, tuple) and cls in _registry() and hasattr(cls, "_fields")
+    return _registry()[cls].from_iter if is_registered_one else None
 
 
 def _registry() -> dict[Any, Any]:
