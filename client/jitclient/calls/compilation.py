@@ -33,6 +33,10 @@ from jitclient.session.failures import TraceFailed
 from jitclient.session.session import Session
 from jitclient.wire.messages import Manifest
 
+_RAISED = "the trace on the daemon raised"
+_EXPECTED = ("the trace changes", f"{_RAISED} AmbientInput", f"{_RAISED} CaptureError")
+"""Beginnings of reasons that need no note, like those that a capture gives: the report has them."""
+
 # Maximum number of traces of a function whose declared inputs change during the trace.
 _MAX_TRACES = 3
 _MAX_NAMED = 3
@@ -182,6 +186,6 @@ def _refused(miss: Miss, why: str) -> CaptureError:
         if not miss.own.reads.unobserved_reason:
             settle(miss, why)
     # A breakpoint is no fault of the function.
-    if not why.startswith("the trace changes") and not miss.own.reads.unobserved_reason.startswith(A_DEBUGGER):
+    if not why.startswith(_EXPECTED) and not miss.own.reads.unobserved_reason.startswith(A_DEBUGGER):
         miss.note = f"{miss.wanted.name} is traced in each process: {why}"
     return CaptureError(why)

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import re
 from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -76,9 +77,11 @@ class Capture(ObjectIndex):
         super().__init__(extras, [node.obj for node in made if node.op in INDEXED_OPS])
         self._located = [node.obj for node in made if node.op in LOCATED_OPS]
         self._shared = {node.index: node.obj for node in made if node.op in IDENTITY_OPS}
-        self.payload = _pickled(schedule.steps, function, values)
+        self.payload = _pickled(schedule.steps, function, values, walk.walker.is_address)
         self.key = digest(self.payload).hex()
-        self.function_key = digest(_pickled(of_function, function, [])).hex() if extras else self.key
+        self.function_key = (
+            digest(_pickled(of_function, function, [], walk.walker.is_address)).hex() if extras else self.key
+        )
         self.locations = _locations(self._located, [node.obj for node in made if node.op == "namespace"])
         self.packages = tuple(sorted(walk.walker.packages))
         self.watch = walk.watch
@@ -174,13 +177,48 @@ def _nodes(steps: list[Step]) -> list[Node]:
     return [step for step in steps if isinstance(step, Node)]
 
 
-def _pickled(steps: list[Step], function: Value, extras: list[Value]) -> bytes:
-    """Write three pickles: the head with the format, the steps, and the roots (function and extras)."""
+class _Recorder(Pickler):
+    """Pickler that keeps the strings and numbers which may contain the address of an object."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.suspects: set[str] = set()
+
+    def persistent_id(self, obj: Any) -> Any:
+        kind = type(obj)
+        if (kind is str and len(obj) >= _ADDRESS_LENGTH) or (kind is int and obj >= 10**_ADDRESS_LENGTH):
+            self.suspects.add(str(obj))
+        return super().persistent_id(obj)
+
+
+_ADDRESS_LENGTH = 9
+_NUMBERS = re.compile(rf"(?<= at )0x[0-9a-f]+|[0-9]{{{_ADDRESS_LENGTH},}}")
+
+
+def _raise_if_address(texts: set[str], is_address: Callable[[int], bool]) -> None:
+    """Check that no text contains the address of an object, because the key would differ in each process.
+
+    Raises:
+        CaptureError: a text contains an address.
+    """
+    for text in texts:
+        for number in _NUMBERS.findall(text):
+            if number.startswith("0x") or is_address(int(number)):
+                raise CaptureError(f"{text!r:.80} contains the address of an object, which differs between processes")
+
+
+def _pickled(steps: list[Step], function: Value, extras: list[Value], is_address: Callable[[int], bool]) -> bytes:
+    """Write three pickles: the head with the format, the steps, and the roots (function and extras).
+
+    Raises:
+        CaptureError: the contents differ in each process.
+    """
     file = io.BytesIO()
-    pickler = Pickler(file)
+    pickler = _Recorder(file)
     pickler.dump(tuple(Head(has_classes=any(node.op == "class" for node in _nodes(steps)))))
     pickler.dump([_reduced(step) for step in steps])
     pickler.dump((function, extras))
+    _raise_if_address(pickler.suspects, is_address)
     return file.getvalue()
 
 

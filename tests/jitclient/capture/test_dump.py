@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from jax import export
 
 from jitclient.capture.dump import capture
 from jitclient.capture.load import load
@@ -101,6 +102,30 @@ def test_user_code_on_an_installed_class_is_refused(write):
             capture(module.fn)
     finally:
         del module.fractions.Fraction.half
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "{'of': f'A:{id(A)}'}",
+        "{id(A): 2.0}",
+        "[repr(object())]",
+        "[type('B', (), {'__hash__': lambda b: hash('b'), '__eq__': lambda b, o: True})()]\nT[0].h = hash('b')",
+    ],
+)
+def test_capture_that_no_process_repeats_is_refused(write, table):
+    module = write(um_address=f"class A: pass\nT = {table}\ndef fn(x): return x, A, T\n")
+    with pytest.raises(CaptureError, match=r"differs? between processes"):
+        capture(module.fn)
+
+
+def test_hash_of_symbolic_dimension_is_no_part():
+    (dimension,) = export.symbolic_shape("n")
+    key = capture(lambda x: dimension).key
+    hash(dimension)
+    for _ in range(2):
+        assert capture(lambda x: dimension).key == key
+        dimension._hash = 2**40  # as in a process with another seed
 
 
 def test_packages_are_those_referred_to(write):

@@ -13,6 +13,7 @@ import pytest
 
 from jitclient.capture.dump import capture
 from jitclient.capture.load import load
+from jitclient.errors import CaptureError
 
 OMEGACONF = """
 from collections import defaultdict
@@ -41,11 +42,29 @@ class Config:
         self._items[name] = value
 """
 
+COMPILED = """
+class SchemaValidator:
+    def __init__(self, cls):
+        self.ref = f"{cls.__name__}:{id(cls)}"
+"""
+
+DECORATORS = """
+class Decorator:
+    __slots__ = ("cls_ref",)
+    def __init__(self, cls):
+        self.cls_ref = f"{cls.__name__}:{id(cls)}"
+"""
+
 PYDANTIC = """
-class BaseModel:
-    def __init_subclass__(cls):
+from pydantic._internal._decorators import Decorator
+from pydantic_core._pydantic_core import SchemaValidator
+
+class ModelMetaclass(type):
+    def __init__(cls, *given):
         cls.__pydantic_core_schema__ = {"ref": f"{cls.__name__}:{id(cls)}"}
-        cls.__pydantic_validator__ = [f"{cls.__name__}:{id(cls)}"]
+        cls.__pydantic_validator__ = SchemaValidator(cls)
+        cls.__pydantic_decorators__ = {"positive": Decorator(cls)}
+class BaseModel(metaclass=ModelMetaclass):
     def __init__(self, **fields):
         self.__dict__.update(fields)
         object.__setattr__(self, "__pydantic_fields_set__", set(fields))
@@ -66,15 +85,19 @@ import attrs, {home} as pydantic
 class Config(pydantic.BaseModel):
     pass
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Layer:
     width: int = 2
+    name: str = "a"
 
 cfg, layer = Config(lr=2, name="a", steps=3), Layer()
+hash(layer)
 def step(x):
     return x * cfg.lr + layer.width
 def shown(x):
     return [x for name in cfg.model_fields_set]
+def checked(x):
+    return cfg.__pydantic_validator__.ref
 """
 
 USE = """
@@ -89,9 +112,17 @@ def step(x):
 @pytest.fixture
 def libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "site-packages"
-    sources = {"omegaconf/base.py": OMEGACONF, "wandb/sdk/wandb_config.py": WANDB, "pydantic_.py": PYDANTIC}
+    sources = {
+        "omegaconf/base.py": OMEGACONF,
+        "wandb/sdk/wandb_config.py": WANDB,
+        "pydantic/main.py": PYDANTIC,
+        "pydantic/_internal/_decorators.py": DECORATORS,
+        "pydantic_core/_pydantic_core.py": COMPILED,
+    }
     for name, source in sources.items():
-        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        for package in [site / parent for parent in Path(name).parents][:-1]:
+            package.mkdir(parents=True, exist_ok=True)
+            (package / "__init__.py").touch()
         (site / name).write_text(source)
     monkeypatch.syspath_prepend(str(site))
 
@@ -119,7 +150,7 @@ def test_the_run_is_no_part_of_wandbs_configuration(libraries: None, write: Any)
 
 @pytest.mark.slow
 def test_addresses_and_hashes_are_no_part_of_models(libraries: None, write: Any, tmp_path: Path) -> None:
-    script = MODEL.format(home="pydantic_")
+    script = MODEL.format(home="pydantic.main")
     module = write(um_model=script)
     file = tmp_path / "prints.py"
     file.write_text(f"{script}\nfrom jitclient.capture.dump import capture\nprint(capture(step).key)\n")
@@ -130,3 +161,5 @@ def test_addresses_and_hashes_are_no_part_of_models(libraries: None, write: Any,
     assert load(capture(module.step).payload).fn(3) == 8
     assert capture(module.step).set_order is None
     assert capture(module.shown).set_order is not None
+    with pytest.raises(CaptureError, match="pydantic compiled"):
+        load(capture(module.checked).payload).fn(3)

@@ -136,6 +136,18 @@ DIFFERENT = {
         f"{NP}K = np.ones(2)\ndef fn(x): return K",
         f"{NP}K = np.ones(2)\nK.flags.writeable = False\ndef fn(x): return K",
     ),
+    "partial_attribute": (
+        f"{FT}def fn(x): return K.a\nK = functools.partial(fn); K.a = 1",
+        f"{FT}def fn(x): return K.a\nK = functools.partial(fn); K.a = 2",
+    ),
+    "order_of_globals": (
+        "K = 1\nL = 2\ndef fn(x): return list(globals())",
+        "L = 2\nK = 1\ndef fn(x): return list(globals())",
+    ),
+    "names_for_star": (
+        "K = 1\ndef fn(x): return globals().get('__all__')",
+        "K = 1\ndef fn(x): return globals().get('__all__')\n__all__ = ['fn']",
+    ),
     "partial_keyword": (
         f"{FT}def g(a): return a\nfn = functools.partial(g, 1)",
         f"{FT}def g(a): return a\nfn = functools.partial(g, a=1)",
@@ -239,6 +251,20 @@ SAME = {
         "class B: k = 1\nK = B\ndef fn(x): return K",
     ),
     "annotations_unread": ("def fn(x: int): return x", "def fn(x: str): return x"),
+    "definitions_moved": (
+        "K = 1\ndef g(x): return x\ndef fn(x): return g(x + K)",
+        "def fn(x): return g(x + K)\ndef g(x): return x\nK = 1",
+    ),
+    **{
+        f"padding_{name}": tuple(
+            f"{NP}K = np.empty(2, {dtype})\nK.view('u1')[:] = {byte}\n{fill}\ndef fn(x): return K, K[0]"
+            for byte in (0, 255)
+        )
+        for name, dtype, fill in [
+            ("of_long_double", "np.longdouble", "K[:] = np.array(['1.5', '-0.0'], 'g') + 0"),
+            ("of_structure", "np.dtype([('a', 'i1'), ('b', 'f8')], align=True)", "K['a'] = 1; K['b'] = 2"),
+        ]
+    },
     "comment_between": ("def fn(x): return x + 1", "def fn(x):\n    # why\n    return x + 1"),
     "body_of_installed_class": (
         "import fractions\nK = fractions.Fraction(1, 3)\ndef fn(x): return K",

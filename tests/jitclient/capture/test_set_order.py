@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -51,6 +52,7 @@ def _kind(fun):
         (lambda d: list(NUMBERS), None),
         (lambda d: [d for t in Config().tags if t == "x"], "seeded"),
         (lambda d: d, None),
+        (jax.checkpoint(lambda d: d, policy=jax.checkpoint_policies.save_only_these_names("a", "b")), None),
         (lambda d: list(NAMES), "seeded"),
         (lambda d: list(PAIRS), "seeded"),
         (lambda d: list(COLLIDING), "seeded"),

@@ -17,6 +17,9 @@ class Trap:
     therefore hashes and compares like any object.
     """
 
+    # `abc` reads it when it makes a class that holds the trap.
+    __isabstractmethod__ = False
+
     def __init__(self, is_ambient: bool, message: str, is_armed: bool = True) -> None:
         self.__dict__.update(error=(AmbientInput if is_ambient else CaptureError, message), is_armed=is_armed)
 

@@ -38,13 +38,34 @@ def content_of_array(array: np.ndarray[Any, Any]) -> tuple[bytes, bool, tuple[in
     The strides are empty for a C-contiguous array. They matter because the last bits of numpy's results may depend on
     the layout in memory.
     """
-    return array.tobytes(), bool(array.flags.writeable), _strides_of(array)
+    return _without_padding(array).tobytes(), bool(array.flags.writeable), _strides_of(array)
+
+
+def _without_padding(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array with zeros in the padding of structures and of the x87's numbers, which may have any contents."""
+    dtype = array.dtype
+    if dtype.names is None and dtype.char not in "gG":
+        return array
+    clean = np.zeros(array.shape, dtype)
+    if dtype.names is None:
+        np.positive(array, out=clean)
+    for name in dtype.names or ():
+        clean[name] = _without_padding(array[name])
+    return clean
 
 
 def _strides_of(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
     if array.flags.c_contiguous:
         return ()
     return tuple(stride if size > 1 else 0 for size, stride in zip(array.shape, array.strides, strict=True))
+
+
+def describe_padded_scalar(walker: Walker, scalar: Any) -> Value:
+    """Describe a scalar whose bytes may have padding."""
+    if scalar.dtype.hasobject:
+        return describe_instance(walker, scalar)
+    data = _without_padding(np.asarray(scalar)).tobytes()
+    return Node("call", scalar, [walker.value(scalar.__reduce__()[0]), (walker.value(scalar.dtype), data)])
 
 
 @describes_as("object_array")

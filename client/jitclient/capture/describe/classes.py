@@ -14,9 +14,6 @@ from jitclient.capture.user_code.names import home_of
 from jitclient.capture.user_code.ownership import is_user_class, raise_if_holds_user_code
 from jitclient.capture.user_code.registry import raise_if_registered, registration_of
 
-_SILENT_HOOKS = (object, typing.Generic)
-"""Installed classes whose `__init_subclass__` only sets attributes."""
-
 _IS_PYTREE = "_pytree__is_pytree"
 """Attribute in which flax.nnx stores the keyword `pytree` of a class statement."""
 
@@ -85,10 +82,14 @@ def _how_to_make(cls: type) -> str:
     """
     if issubclass(cls, enum.Enum):
         return "enum"
-    if any(not is_user_class(m) and m not in _PLAIN_METACLASSES for m in type(cls).__mro__):
-        return "replay"
-    hooked = [base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base) and base not in _SILENT_HOOKS]
-    return "exact" if all(map(is_user_class, hooked)) else "replay"
+    hooked = [base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base)]
+    return (
+        "exact"
+        if all(is_user_class(k) or _only_sets_attributes(k) for k in (*type(cls).__mro__, *hooked))
+        else "replay"
+    )
 
 
-_PLAIN_METACLASSES = (type, abc.ABCMeta, object)
+def _only_sets_attributes(cls: type) -> bool:
+    """Return whether an installed class, as a metaclass or by its `__init_subclass__`, only sets attributes."""
+    return cls in (type, abc.ABCMeta, object, typing.Generic) or cls.__module__.startswith("pydantic.")

@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 
 from jitclient.capture.ambient.inputs import message_of
-from jitclient.capture.describe.arrays import describe_dtype, describe_ufunc, describer_of_jax
+from jitclient.capture.describe.arrays import (
+    describe_dtype,
+    describe_padded_scalar,
+    describe_ufunc,
+    describer_of_jax,
+)
 from jitclient.capture.describe.classes import describe_class
 from jitclient.capture.describe.instances import describe_instance
 from jitclient.capture.describe.wrappers import describe_enum_member, describe_partial
@@ -19,6 +24,7 @@ from jitclient.capture.user_code.names import constant_home, home_of
 _SPECIAL: tuple[tuple[type, Describer], ...] = (
     (np.dtype, describe_dtype),
     (np.ufunc, describe_ufunc),
+    *((kind, describe_padded_scalar) for kind in (np.void, np.longdouble, np.clongdouble)),
     (functools.partial, describe_partial),
     (enum.Enum, describe_enum_member),
 )

@@ -3,6 +3,7 @@
 import copyreg
 import pickle
 import sys
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jitclient.capture.codec.plain import Reduced
@@ -19,7 +20,7 @@ from jitclient.capture.describe.functions import state_of
 from jitclient.capture.graph.nodes import Node, type_name
 from jitclient.capture.graph.walker import Walker
 from jitclient.capture.user_code.installed import OWN_PACKAGES, is_user_module
-from jitclient.capture.user_code.libraries import is_settings, rebuild_call, stable_state
+from jitclient.capture.user_code.libraries import is_compiled_validator, is_settings, rebuild_call, stable_state
 from jitclient.capture.user_code.ownership import is_made_in_c, is_user_class
 from jitclient.core.compat import reduce_iterator
 from jitclient.errors import CaptureError
@@ -104,6 +105,8 @@ def describe_instance(walker: Walker, obj: Any) -> Node:
         # The object is a value of flax's process-wide counter.
         walker.uses_package("flax")
         return Node("fresh", obj, ["flax.ids", "uuid"])
+    if is_compiled_validator(obj):
+        raise CaptureError("an object that pydantic compiled cannot be captured")
     if is_settings(obj):
         walker.uses_package("beartype")
         return Node("call", obj, [walker.value(rebuild_call(obj)), ()])
@@ -135,12 +138,40 @@ def _keeps_its_hash(obj: Any) -> bool:
 
     Only its class can make such an object again.
     """
-    numbers = [value for value in {**attributes_of(obj), **slots_of(obj)}.values() if type(value) is int]
+    return _holds_hash(obj, attributes_of(obj), slots_of(obj))
+
+
+def _holds_hash(obj: Any, *states: Mapping[str, Any]) -> bool:
+    numbers = [value for state in states for value in state.values() if isinstance(value, int) and abs(value) > _SMALL]
     try:
-        return any(abs(value) > _SMALL and value == hash(obj) for value in numbers)
+        return bool(numbers) and hash(obj) in numbers
     except Exception:
         # The user's `__hash__` may raise any exception.
         return False
+
+
+def _raise_if_holds_hash(obj: Any, *states: Mapping[str, Any]) -> None:
+    """Check that an object's state does not contain its hash: the key would differ in each process.
+
+    Raises:
+        CaptureError: the state contains the hash.
+    """
+    if _holds_hash(obj, *states):
+        raise CaptureError(f"{type_name(obj)} cannot be captured: it stores its hash, which differs between processes")
+
+
+def _fill_state(
+    walker: Walker,
+    node: Node,
+    obj: Any,
+    attributes: Mapping[str, Any],
+    slots: Mapping[str, Any],
+    optional: bool = False,
+) -> None:
+    """Restore an object's attributes and slots."""
+    _raise_if_holds_hash(obj, attributes, slots)
+    if attributes or slots:
+        node.fill("state", walker.pairs(attributes), walker.pairs(slots), optional=optional)
 
 
 def _describe_by_state(walker: Walker, node: Node, obj: Any, *, optional: bool) -> None:
@@ -154,8 +185,7 @@ def _describe_by_state(walker: Walker, node: Node, obj: Any, *, optional: bool) 
     attributes, slots = _in_order(obj, state_of(attributes_of(obj))), slots_of(obj)
     if optional and not is_user_class(type(obj)):
         walker.keyed_by_address.update(map(id, attributes.values()))
-    if attributes or slots:
-        node.fill("state", walker.pairs(attributes), walker.pairs(slots), optional=optional)
+    _fill_state(walker, node, obj, attributes, slots, optional)
 
 
 def _describe_by_parts(walker: Walker, node: Node, obj: Any, parts: Parts) -> None:
@@ -182,7 +212,8 @@ def _describe_by_parts(walker: Walker, node: Node, obj: Any, parts: Parts) -> No
 
 def _describe_state(walker: Walker, node: Node, obj: Any, state: Any, setter: Any) -> None:
     if isinstance(state, dict):
-        state = _in_order(obj, state)
+        state = stable_state(obj, _in_order(obj, state))
+        _raise_if_holds_hash(obj, state)
     if setter is not None:
         node.fill("call_setter", walker.value(setter), walker.value(state))
         return
@@ -195,8 +226,7 @@ def _describe_state(walker: Walker, node: Node, obj: Any, state: Any, setter: An
     if not isinstance(state or {}, dict) or not isinstance(slots or {}, dict):
         raise CaptureError(f"{type_name(obj)} cannot be captured: the class has no way to restore the object's state")
     state = stable_state(obj, without_caches(obj, state_of(state or {})))
-    if state or slots:
-        node.fill("state", walker.pairs(state), walker.pairs(slots or {}))
+    _fill_state(walker, node, obj, state, stable_state(obj, slots or {}))
 
 
 def _in_order(obj: Any, state: dict[str, Any]) -> dict[str, Any]:

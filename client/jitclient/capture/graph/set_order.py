@@ -190,7 +190,7 @@ def _slots(node: Node) -> Iterator[tuple[Any, Value]]:
             yield from ((None, fill.args) for fill in node.fills)
         case "new" if isinstance(node.obj, dataclasses.Field):
             yield from ((node.obj.name, value) for fill in node.fills for _, value in _state(fill))
-        case "new" | "bare" if is_user_class(type(node.obj)):
+        case "new" | "bare" if is_user_class(type(node.obj)) or type(node.obj).__module__.startswith("jax."):
             for fill in node.fills:
                 yield from _attributes(_state(fill)) if fill.op == "state" else [(None, fill.args)]
         case "set" | "frozenset":

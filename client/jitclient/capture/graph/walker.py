@@ -166,6 +166,10 @@ class Walker:
         """Return whether the capture makes a new object in place of this one, as far as the walk has progressed."""
         return type(self._known.get(id(obj))) is Node
 
+    def is_address(self, number: int) -> bool:
+        """Return whether a number is the `id` of an object that the walk has met."""
+        return number in self._known
+
     def run(self) -> None:
         """Describe everything in the queue, and everything that these objects lead to."""
         while self._queue:

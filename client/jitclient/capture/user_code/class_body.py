@@ -18,6 +18,7 @@ MADE_BY_PYTHON = frozenset(
         "__dict__",
         "__firstlineno__",
         "__module__",
+        "__pydantic_core_schema__",
         "__qualname__",
         "__slotnames__",
         "__static_attributes__",
@@ -25,12 +26,6 @@ MADE_BY_PYTHON = frozenset(
         "_abc_impl",
     }
 )
-_OF_PYDANTIC = ("__pydantic_core_schema__", "__pydantic_serializer__", "__pydantic_validator__")
-"""Attributes into which pydantic compiles a model, with the addresses of classes.
-
-A class without them fails when an instance is made.
-"""
-
 _OF_DATACLASSES = ("__dataclass_fields__", "__dataclass_params__", "__match_args__")
 
 
@@ -56,7 +51,6 @@ def body_of(cls: type, keep_docs: bool) -> Body:
         name: value
         for name, value in cls.__dict__.items()
         if name not in MADE_BY_PYTHON
-        and name not in _OF_PYDANTIC
         and (keep_docs or name != "__doc__")
         # Python adds an empty `__annotations__` when it is read.
         and not (name == "__annotations__" and not value)
