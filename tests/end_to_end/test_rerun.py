@@ -129,25 +129,3 @@ def test_what_changes_nothing_is_found_and_what_changes_anything_is_not(run: Cal
 
     _, counted = run(program=PROGRAM.replace("0.05 * g", "0.06 * g"), layers=1)
     assert counted == MADE, "a constant in the function itself"
-
-
-WITH_ADDRESS = """
-    import json
-    import jitclient
-
-    class A: pass
-    FACTORS = {id(A): 3.0}
-
-    @jitclient.jit
-    def step(x):
-        return x * FACTORS[id(A)]
-
-    print(json.dumps(float(step(2.0))))
-"""
-
-
-def test_key_that_no_process_repeats_adds_no_program(run: Callable[..., Any]) -> None:
-    first, counted = run(program=WITH_ADDRESS)
-    assert (first, counted["compiles"], counted["client_traces"]) == (6.0, 1, 1)
-    again, counted = run(program=WITH_ADDRESS)
-    assert (again, counted["compiles"], counted["client_traces"]) == (6.0, 0, 1)

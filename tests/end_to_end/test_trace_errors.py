@@ -13,6 +13,11 @@ PROGRAM = """
         factor = 2
         suspended = (number for number in (1, 2))
 
+    NAMES = [f"A at {id(Thing)}"]
+
+    def with_address(x):
+        return x + len(NAMES) if Thing else x
+
     def not_held(x):
         return x + Thing.suspended.gi_running
 
@@ -35,18 +40,18 @@ PROGRAM = """
 
 
 def test_a_function_that_only_its_own_process_can_trace_is_traced_there(own: Any) -> None:
-    program = PROGRAM.replace("FUNCTIONS", "only_here, only_here, not_held")
+    program = PROGRAM.replace("FUNCTIONS", "only_here, only_here, not_held, with_address")
     with own.serving():
         first, warned = own.run(program)
         after_first = own.counts()
         second, silent = own.run(program)
         after_second = own.counts()
-    assert first == second == [6.0, 6.0, 3.0]
+    assert first == second == [6.0, 6.0, 3.0, 4.0]
     assert len(warned) == 1, "of what no capture holds, the report has the reason"
     assert "only_here is traced in each process: the trace on the daemon raised PicklingError" in warned[0]
     assert not silent, "the daemon remembers it"
-    assert after_first["traces"] == after_second["traces"] == 2, "each was tried once on the daemon"
-    assert after_second["compiles"] == 2, "the programs are shared"
+    assert after_first["traces"] == after_second["traces"] == 2, "each with a key was tried once on the daemon"
+    assert after_second["compiles"] == 3, "the programs are shared"
     assert after_second["client_traces"] > after_first["client_traces"] > 0
     assert after_second["local_runs"] == 0
 

@@ -257,12 +257,19 @@ SAME = {
     ),
     **{
         f"padding_{name}": tuple(
-            f"{NP}K = np.empty(2, {dtype})\nK.view('u1')[:] = {byte}\n{fill}\ndef fn(x): return K, K[0]"
-            for byte in (0, 255)
+            f"{NP}B, K = {byte}, np.empty(2, {dtype})\n{fill}\ndef fn(x): return K, K[0]" for byte in (0, 255)
         )
         for name, dtype, fill in [
-            ("of_long_double", "np.longdouble", "K[:] = np.array(['1.5', '-0.0'], 'g') + 0"),
-            ("of_structure", "np.dtype([('a', 'i1'), ('b', 'f8')], align=True)", "K['a'] = 1; K['b'] = 2"),
+            (
+                "of_long_double",
+                "np.longdouble",
+                "K[:] = 1.5, -0.0\nif np.finfo('g').nmant == 63: K.view('u1').reshape(2, -1)[:, 10:] = B",
+            ),
+            (
+                "of_structure",
+                "np.dtype([('a', 'i1'), ('b', 'f8')], align=True)",
+                "K.view('u1')[:] = B; K['a'] = 1; K['b'] = 2",
+            ),
         ]
     },
     "comment_between": ("def fn(x): return x + 1", "def fn(x):\n    # why\n    return x + 1"),
