@@ -13,7 +13,7 @@ import numpy as np
 from rpyc.core import brine, consts
 
 from benchmarks.faults.peer import Peer
-from jitclient.wire.explaining import Explain, KeyPart
+from jitclient.wire.explaining import Explain
 from jitclient.wire.messages import (
     MAX_CALLS,
     MAX_ITEMS,
@@ -170,9 +170,9 @@ ATTACKS: dict[str, Callable[[Path], None]] = {
     "many unknown packages": _asking(Verb.LOOKUP, _lookup(packages=NAMES[:1024])),
     "many manifests": _asking(Verb.LOOKUP, _lookup(manifests=(Manifest(NAMES),) * MAX_LISTS)),
     "many names to compare": _asking(Verb.STATE, State(NAMES, (b"x",) * MAX_ITEMS)),
-    "many names to settle": _asking(Verb.SETTLE, Settle(_lookup(), "f", Manifest(NAMES), state=(b"x",) * MAX_ITEMS)),
-    "many parts of a key": _asking(
-        Verb.EXPLAIN, Explain(_lookup(), "f", _encode([KeyPart("", "", b"", "")] * 2 * MAX_ITEMS)), 10
+    "many names to settle": _asking(Verb.SETTLE, Settle(_lookup(), "f", Manifest(NAMES, (b"x",) * MAX_ITEMS))),
+    "a capture that is none": _asking(
+        Verb.EXPLAIN, Explain(Prepare(_lookup(), "f", "", names=NAMES), b"x" * (8 << 20)), 10
     ),
     "long texts": _asking(Verb.PREPARE, Prepare(_lookup(), "f" * (4 << 20), "x" * (4 << 20)), 10),
     "many releases": _asking(Verb.REPORT, Report(released=tuple(range(MAX_ITEMS))), 20),

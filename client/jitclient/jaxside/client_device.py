@@ -12,9 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from jitclient.core.directories import devices_file
 from jitclient.core.notices import print_notice
-from jitclient.core.settings import Settings
 from jitclient.jaxside import internals, interop
 
 _FORCED = "xla_force_host_platform_device_count"
@@ -114,6 +112,9 @@ def _remembered() -> int:
     """
     # A failure here must not become one of the program's import of jax; the first call refuses invalid settings.
     with contextlib.suppress(Exception):
+        from jitclient.core.directories import devices_file
+        from jitclient.core.settings import Settings  # both take milliseconds, which programs without jax do not pay
+
         # The program may still change its settings.
         return int(devices_file(Settings.from_environment()).read_text())
     return 0

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from jitclient.core.tracebacks import api_boundary
+
 
 def _get(path: str, default: Any = None) -> Any:
     """Return the object at the path "module.name" in `jax._src`; the default if jax lacks it."""
@@ -158,7 +160,8 @@ def register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callable
     mlir.register_constant_handler(cls, lambda val, aval: mlir.ir_constant(value_of(val)))
     pxla.shard_arg_handlers[cls] = lambda arrays, *how: pxla.shard_args(*how, [*map(value_of, arrays)])
     # `jit`'s dispatch and `device_get` ask this registry for the arrays of this process inside an object.
-    tree_util.dispatch_registry.register_node(cls, lambda array: ((value_of(array),), None), lambda _, held: held[0])
+    flatten = api_boundary(lambda array: ((value_of(array),), None))
+    tree_util.dispatch_registry.register_node(cls, flatten, lambda _, held: held[0])
     core.pytype_aval_mappings[cls] = aval_of
 
 

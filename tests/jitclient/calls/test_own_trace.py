@@ -343,7 +343,7 @@ def test_the_key_of_a_function_with_declared_inputs() -> None:
 
 def own_trace(fun: Callable[..., Any], platform: str = "cpu", devices: Sequence[DeviceInfo] = ()) -> OwnTrace:
     x = np.float32(1)
-    made = OwnTrace(lambda: jax.jit(fun), lambda: ((x,), {}), ((x,), {}), [x], (Spec((), "float32"),))
+    made = OwnTrace(lambda: jax.jit(fun), (x,), {}, [x], (Spec((), "float32"),))
     made.run(platform, devices, None, "")
     return made
 
@@ -378,7 +378,7 @@ def test_the_order_on_the_wire_changes_nothing_else() -> None:
     x, y, z = (np.ones(n, np.float32) for n in (1, 2, 3))
     specs = tuple(Spec(each.shape, "float32") for each in (x, y, z))
     jitted = jax.jit(lambda a, b, c: (a * 2, b), donate_argnums=0, keep_unused=True)
-    made = OwnTrace(lambda: jitted, lambda: ((x, y, z), {}), ((x, y, z), {}), [x, y, z], specs, {"keep_unused": True})
+    made = OwnTrace(lambda: jitted, (x, y, z), {}, [x, y, z], specs, {"keep_unused": True})
     made.run("cpu", [], (2, 1, 0), "")
     traced = jax.jit(lambda c, b, a: [a * 2, b], donate_argnums=2, keep_unused=True).trace(z, y, x)
     assert made.evidence(values.no_deref) == evidence_of(traced, traced.lower(), values.no_deref)

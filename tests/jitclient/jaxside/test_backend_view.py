@@ -67,9 +67,7 @@ def test_the_program_is_made_for_the_daemon():
 def _text(fun, platform, infos):
     from jax import export
 
-    arguments = (np.float32(1),), {}
-    own = OwnTrace(
-        lambda: jax.jit(lambda x: fun(x)), lambda: arguments, arguments, arguments[0], (Spec((), "float32"),)
-    )
+    arguments = (np.float32(1),)
+    own = OwnTrace(lambda: jax.jit(lambda x: fun(x)), arguments, {}, arguments, (Spec((), "float32"),))
     own.run(platform, infos, None, "")
     return str(export.deserialize(bytearray(own.exported("scaled").program)).mlir_module())

@@ -75,3 +75,6 @@ def case_metadata_of_the_compiler(jit):
     with set_xla_metadata(note="mine"):
         found.append(f(1.0))
         return found, "mine" in f.lower(1.0).compile().as_text()
+
+
+LOCAL = ["case_values_of_a_context_of_the_users", "case_metadata_of_the_compiler"]

@@ -116,6 +116,8 @@ def _is_change(kind: str, name: Any, was: Any, value: Any) -> bool:
     """Return whether another value in place of jax's, or a new one, is a change of the program's."""
     if was is _MISSING and kind in ("module", "table"):
         return False  # a module that was imported, or a rule for what is not jax's
+    if was is _MISSING and _packages_in(value) == {"jaxlib"}:
+        return False  # jaxlib makes some of its types when they are first needed
     if _holds_users(was, {}, "jax"):
         return False  # the program restores what was there before it was first seen
     return _counts(kind, name, value if was is _MISSING else was) and not _is_of_library(value)
