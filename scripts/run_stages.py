@@ -9,6 +9,7 @@ as soon as that is known.
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,8 @@ class Outcome:
     when: str  # setup, call, teardown, collect, finish, or what xdist says of a test whose process crashed
     outcome: str
     output: str
+    seconds: float = 0.0
+    spent: dict[str, dict[str, float]] | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,9 @@ def run(*command: str) -> Run:
         sys.stdout.flush()
         status = subprocess.call(command, env={**os.environ, "JITSERVER_TEST_OUTCOMES": str(record)})
         print()  # a pytest that crashes leaves its line open
+        if folder_of_records := os.environ.get("JITSERVER_TEST_RECORDS"):
+            number = len(os.listdir(folder_of_records))
+            shutil.copy(record, Path(folder_of_records) / f"{number:02}-{command[-1][:60].replace('/', '_')}")
         return Run(status, tuple(Outcome(**json.loads(line)) for line in record.read_text().splitlines()))
 
 

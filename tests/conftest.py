@@ -25,9 +25,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from . import templates
 from .outcomes import record_outcomes
 from .own_variables import own_variables
 from .running_daemon import run_daemon
+from .spent import Spent
 
 _HOME = Path(tempfile.mkdtemp(prefix="js-"))  # short: the path of a socket has 107 bytes at most
 ADDRESS = f"unix:{_HOME}/d.sock"
@@ -70,6 +72,7 @@ def _heed_signals() -> None:
 
 
 _heed_signals()
+templates.install()
 _set_environment()  # at once: the conftests of folders below may read it when they are imported
 
 
@@ -80,6 +83,7 @@ HASTY = "--xla_backend_optimization_level=0"
 def pytest_configure(config: pytest.Config) -> None:
     """Has XLA optimize less in the core; with other marks, it compiles as it does for users."""
     record_outcomes(config)
+    config.pluginmanager.register(Spent())
     if config.option.markexpr == "not slow":
         os.environ["XLA_FLAGS"] = HASTY
 
@@ -90,6 +94,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    templates.close()
     shutil.rmtree(_HOME, ignore_errors=True)
 
 
@@ -97,6 +102,14 @@ STARTS_PROCESSES = {"new_daemon", "run_script"}
 """Fixtures that start a daemon or a program for one test, which takes seconds."""
 
 FAULTS = Path(__file__).parent / "faults"
+
+FRESH = {
+    *("benchmarks", "jitserver/cli/checks", "jitserver/run", "jitserver/runner", "pytest_jitserver", "systemd"),
+    *("end_to_end/test_run_reports.py", "faults/test_launch.py", "faults/test_signals.py"),
+    *("jitclient/test_import.py", "jitclient/calls/test_early_start.py", "jitclient/jaxside/test_client_device.py"),
+    *("jitclient/jaxside/test_interop.py", "jitclient/jaxside/test_own_jax.py"),
+}
+"""Folders and files whose tests are about how processes start, and what they import when: they have `fresh_python`."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -109,6 +122,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     families = set()
     for item in items:
         _skip_on_other_platforms(item)
+        path = Path(os.path.relpath(item.path, Path(__file__).parent))
+        if not FRESH.isdisjoint(map(str, (path, *path.parents))):
+            item.add_marker(pytest.mark.fresh_python)
         marked = any(item.get_closest_marker(name) for name in ("core", "slow"))
         if marked or STARTS_PROCESSES.isdisjoint(getattr(item, "fixturenames", ())):
             continue
@@ -156,6 +172,14 @@ def pytest_runtest_teardown() -> Iterator[None]:
 def new_cache_dir() -> str:
     """A folder that no daemon has used, so that nothing is found there."""
     return tempfile.mkdtemp(prefix="cache-", dir=_HOME)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_python(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fork no process of a test that has the mark `fresh_python`."""
+    templates.is_allowed = request.node.get_closest_marker("fresh_python") is None
+    yield
+    templates.is_allowed = True
 
 
 @pytest.fixture(autouse=True)

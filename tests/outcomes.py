@@ -1,11 +1,13 @@
-"""A record of which tests passed and failed, for `scripts/run_stages.py`, which names a file for it.
+"""A record of the outcomes of tests and of the time they took, for `scripts/run_stages.py` and `scripts/test_times`.
 
-It has one line of JSON for each of these: a test that passed, what failed with its output, and the end of the session.
+JITSERVER_TEST_OUTCOMES names a file for it. The file has one line of JSON for each of these: the setup, body and
+teardown of a test, with its output if it failed, what could not be collected, and the end of the session.
 """
 
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,11 +29,9 @@ class Record:
         self._path = path
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write down that a test passed, or that its body, setup or teardown failed, or its process."""
-        if report.failed:
-            self._write(report.nodeid, report.when, "failed", output_of(report))
-        elif report.passed and report.when == "call":
-            self._write(report.nodeid, report.when, "passed")
+        """Write down how a step of a test ended, and what crashed its process."""
+        output = output_of(report) if report.failed else ""
+        self._write(report.nodeid, report.when, report.outcome, output, report.duration, dict(report.user_properties))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Write down that a file or a folder could not be read for tests."""
@@ -42,8 +42,11 @@ class Record:
         """Write down that nothing is missing above."""
         self._write("", "finish", "passed")
 
-    def _write(self, test: str, when: str | None, outcome: str, output: str = "") -> None:
-        line = json.dumps({"test": test, "when": when, "outcome": outcome, "output": output})
+    def _write(
+        self, test: str, when: str | None, outcome: str, output: str = "", seconds: float = 0.0, spent: Any = None
+    ) -> None:
+        found = {"test": test, "when": when, "outcome": outcome, "output": output, "seconds": round(seconds, 3)}
+        line = json.dumps({**found, "spent": spent if when == "teardown" else None})
         with self._path.open("a") as file:
             file.write(f"{line}\n")
 
