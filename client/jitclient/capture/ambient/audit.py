@@ -39,8 +39,8 @@ _OWN_WITH_OTHERS = frozenset({"jitclient.capture.dump", "jax._src.compilation_ca
 call, is an ambient input of the function."""
 _DEVICES = "/dev/"
 _ABOUT_THE_MACHINE = ("/proc/", "/sys/")
-# Imports open these files.
-_BINARIES = (".pyc", ".so")
+# Imports open these files; the last one, of the standard library, need not exist.
+_BINARIES = (".pyc", ".so", f"python{sys.version_info.major}{sys.version_info.minor}.zip")
 
 
 @functools.cache
@@ -54,9 +54,7 @@ def is_installation(path: str) -> bool:
 
     Such files do not change while a daemon runs, and the key has the versions of packages.
     """
-    # The search for packages also opens the standard library's archive, which need not exist.
-    is_archive = path.endswith(".zip") and path in sys.path
-    return is_archive or path.startswith(_DEVICES) or path.endswith(_BINARIES) or is_installed_path(path)
+    return path.startswith(_DEVICES) or path.endswith(_BINARIES) or is_installed_path(path)
 
 
 def is_below(modules: frozenset[str]) -> bool:
