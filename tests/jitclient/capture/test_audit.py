@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jitclient.calls.deps import Deps
 from jitclient.capture.ambient import audit
 from jitclient.capture.ambient.inputs import recorded_reads
 
@@ -43,17 +42,6 @@ def test_reads_are_noted_for_who_wants_to_know_only(tmp_path: Path) -> None:
         os.listdir(tmp_path)
     path.read_text()
     assert [read.partition(" is read")[0] for read in reads] == [f"file {str(path)!r}", f"directory {str(tmp_path)!r}"]
-
-
-def test_inputs_declared_for_an_inner_function_are_noted(tmp_path: Path) -> None:
-    audit.install_hook()
-    path = tmp_path / "data"
-    path.write_text("x")
-    with recorded_reads() as reads:
-        declared = Deps.of([path])
-        assert declared is not None
-        declared.now()
-    assert [read.partition(" is read")[0] for read in reads] == [f"file {str(path)!r}"]
 
 
 def test_what_is_read_from_outside(tmp_path: Path) -> None:

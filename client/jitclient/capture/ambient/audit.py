@@ -31,16 +31,18 @@ IMPORTS_AND_QUOTES = frozenset(
         "tokenize",
     }
 )
-_OWN_PACKAGES = frozenset({"jitclient", "jitserver"})
-_OF_USERS = "jitclient.calls.deps"
-"""Module of ours that reads for the user: the declared inputs of a function that the observed one calls."""
-_OWN_WITH_OTHERS = frozenset({"jitclient.capture.dump", "jax._src.compilation_cache", "jax._src.xla_bridge"})
-"""Modules that capture a function, find a compiled program or look for devices: no read of theirs, nor of what they
-call, is an ambient input of the function."""
+_OWN = (
+    *("jitclient.capture.dump", "jitclient.session.", "jitclient.jaxside.compilation_cache"),
+    *("jax._src.compilation_cache", "jax._src.xla_bridge"),
+)
+"""Modules whose own reads are not ambient inputs of the function.
+
+They capture a function, reach a daemon, find a compiled program or look for devices.
+"""
 _DEVICES = "/dev/"
 _ABOUT_THE_MACHINE = ("/proc/", "/sys/")
-# Imports open these files; the last one, of the standard library, need not exist.
-_BINARIES = (".pyc", ".so", f"python{sys.version_info.major}{sys.version_info.minor}.zip")
+# Imports open these files.
+_BINARIES = (".pyc", ".so")
 
 
 @functools.cache
@@ -114,10 +116,4 @@ def _is_to_read(mode: str | None, flags: int) -> bool:
 
 
 def _is_our_own() -> bool:
-    """Return whether the nearest function outside the standard library, which reads, is ours and not the user's."""
-    modules = [str(frame.f_globals.get("__name__")) for frame in frames()]
-    outside = (name for name in modules if name != __name__ and name.partition(".")[0] not in sys.stdlib_module_names)
-    reader = next(outside, "")
-    if reader.partition(".")[0] in _OWN_PACKAGES:
-        return reader != _OF_USERS
-    return not _OWN_WITH_OTHERS.isdisjoint(modules)
+    return any(str(frame.f_globals.get("__name__")).startswith(_OWN) for frame in frames())
