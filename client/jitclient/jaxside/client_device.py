@@ -108,8 +108,7 @@ def _pin() -> None:
 def _remembered() -> int:
     """Return how many devices the daemon had when a process of this environment last reached it; 0 if unknown.
 
-    If it has other devices by now, this process learns it at its first call. A program for more devices than it has
-    runs here.
+    If it has other devices since, the next process knows it. A program for more devices than it has runs here.
     """
     # A failure here must not become one of the program's import of jax; the first call refuses invalid settings.
     with contextlib.suppress(Exception):
