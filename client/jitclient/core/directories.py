@@ -78,7 +78,7 @@ def environment_digest(environment: Mapping[str, str] = os.environ, prefix: str 
 def process_settings(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return the PROCESS_SETTINGS that are set, without those that have the value of a daemon's default."""
     given = {name: environment.get(name) for name in PROCESS_SETTINGS}
-    # One CPU device is the default; libraries such as numpyro set it nevertheless, before the user's flags.
+    # Libraries such as numpyro set the default, a single CPU device, and put it before the user's flags.
     flags = (given["XLA_FLAGS"] or "").split()
     last = next((flag for flag in reversed(flags) if flag.startswith(HOST_DEVICES_FLAG)), "")
     count = [last] if last and last != f"{HOST_DEVICES_FLAG}=1" else []
