@@ -36,6 +36,8 @@ def test_a_cache_that_cannot_be_written_is_a_problem(tmp_path: Path, monkeypatch
 
 
 def test_caches_of_environments_that_are_gone_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (cache, directories):
+        monkeypatch.setattr(module, "cache_root", lambda: tmp_path / "cache")
     root = directories.environment_directory().parent
     monkeypatch.setattr(cache, "_file_system", lambda folder: "ext4")
     (root / "stats").mkdir()
