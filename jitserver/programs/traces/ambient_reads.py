@@ -10,20 +10,18 @@ read matters below an import, a log record or a quoted source line: imports happ
 traced, and the others only inform users.
 """
 
-import builtins
 import functools
 import logging
 import os
 import platform
 import random
-import sys
 import time
 import uuid
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from jitclient.capture.ambient.audit import IMPORTS_AND_QUOTES, frames, is_below, is_installation
+from jitclient.capture.ambient.audit import IMPORTS_AND_QUOTES, THE_FUNCTION, is_below, is_installation, reader
 from jitclient.capture.ambient.inputs import RANDOM_FRAME_MODULES, message_of, reads, record_read, unrecorded
 from jitserver.programs.traces.stand_ins import StandIn, replace, reporting_method
 
@@ -53,25 +51,18 @@ def _note(what: Describe, *args: Any) -> None:
     if reads.noted:
         return  # one read is enough
     with unrecorded():  # finding out what is read also reads
-        reader = _reader()
-        read = what(*args) if reader else ""
+        package = _reader()
+        read = what(*args) if package else ""
     if read:
-        record_read(message_of(f"{read} (by {reader})"))
+        record_read(message_of(f"{read} (by {package})"))
 
 
 def _reader() -> str:
     """Return the package that reads, or "" if the read does not matter."""
-    for frame in frames():
-        module = str(frame.f_globals.get("__name__"))
-        package = module.partition(".")[0]
-        if frame.f_builtins is not vars(builtins):
-            reader = _THE_FUNCTION  # captured code has its own builtins
-        elif package in sys.stdlib_module_names or module in _SKIPPED_MODULES:
-            continue
-        else:
-            reader = "" if package in _INTERNAL_PACKAGES or module in RANDOM_FRAME_MODULES else package
-        return "" if not reader or is_below(_HARMLESS) else reader
-    return ""
+    module = reader(_SKIPPED_MODULES)
+    package = module.partition(".")[0]
+    is_internal = package in _INTERNAL_PACKAGES or module in RANDOM_FRAME_MODULES
+    return "" if is_internal or is_below(_HARMLESS) else package
 
 
 def _always(name: str, *args: Any) -> str:
@@ -101,7 +92,7 @@ def _of_variables(environment: Any) -> str:
 
 def _for_the_function(name: str) -> Describe:
     """Return a `Describe` for reads that packages need only for messages: they matter only in the function itself."""
-    return lambda *args: name if _reader() == _THE_FUNCTION else ""
+    return lambda *args: name if _reader() == THE_FUNCTION else ""
 
 
 def _unseeded(generator: Any, seed: Any = None, *args: Any) -> str:
@@ -128,8 +119,7 @@ _METHODS: tuple[tuple[type, str, Describe], ...] = (
     (logging.Logger, "hasHandlers", _for_the_function("the handlers of a logger")),
     (logging.Logger, "isEnabledFor", _for_the_function("the level of a logger")),
 )
-_THE_FUNCTION = "the function itself"
-_SKIPPED_MODULES = frozenset({__name__, StandIn.__module__})
+_SKIPPED_MODULES = frozenset({__name__, StandIn.__module__, reader.__module__})
 
 _HARMLESS = IMPORTS_AND_QUOTES | {
     "absl.logging",

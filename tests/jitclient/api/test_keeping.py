@@ -21,6 +21,7 @@ import jitclient
 from jitclient.api import keeping
 from jitclient.calls.puts import put
 from jitclient.capture.ambient.inputs import message_of
+from jitclient.core.cpu import cpu_features
 from jitclient.core.settings import Settings
 from jitclient.errors import DaemonDraining
 from jitclient.session import process
@@ -32,6 +33,7 @@ pytestmark = pytest.mark.usefixtures("daemon")
 
 _numbers = itertools.count()
 SCALE = 2.0
+SCALAR = jax.ShapeDtypeStruct((), np.float32)
 
 
 @pytest.fixture
@@ -288,6 +290,24 @@ def test_what_installed_code_opens_is_noticed(name: str, tmp_path: Path) -> None
         assert jitclient.keep(name, read).size == 3
     path.write_text("[size]\nn = 4\n")
     assert jitclient.keep(name, read).size == 4
+
+
+@pytest.mark.callbacks
+def test_what_a_callback_opens_is_noticed(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "n"
+    path.write_text("3")
+    scaled = jitclient.jit(lambda x: x * jax.pure_callback(lambda: np.float32(path.read_text()), SCALAR))
+    with pytest.warns(RuntimeWarning, match=message_of(f"file {str(path)!r}")):
+        assert jitclient.keep(name, lambda: scaled(np.float32(2))) == 6
+    path.write_text("4")
+    assert jitclient.keep(name, lambda: scaled(np.float32(2))) == 8
+
+
+def test_our_own_reads_within_the_function_never_count(name: str, runs: Callable[[], int]) -> None:
+    for _ in range(2):
+        cpu_features.cache_clear()  # as in a process whose first use of jax is in the function
+        jitclient.keep(name, lambda: jax.jit(lambda x: x + 1)(np.arange(3)))
+    assert runs() == 1
 
 
 def test_inputs_that_change_while_the_function_runs_give_no_key(

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from jitclient.calls.deps import Deps
 from jitclient.capture.ambient import audit
 from jitclient.capture.ambient.inputs import recorded_reads
 
@@ -44,6 +45,17 @@ def test_reads_are_noted_for_who_wants_to_know_only(tmp_path: Path) -> None:
     assert [read.partition(" is read")[0] for read in reads] == [f"file {str(path)!r}", f"directory {str(tmp_path)!r}"]
 
 
+def test_inputs_declared_for_an_inner_function_are_noted(tmp_path: Path) -> None:
+    audit.install_hook()
+    path = tmp_path / "data"
+    path.write_text("x")
+    with recorded_reads() as reads:
+        declared = Deps.of([path])
+        assert declared is not None
+        declared.now()
+    assert [read.partition(" is read")[0] for read in reads] == [f"file {str(path)!r}"]
+
+
 def test_what_is_read_from_outside(tmp_path: Path) -> None:
     source = tmp_path / "own.py"
     source.write_text("x = 1")
@@ -53,6 +65,8 @@ def test_what_is_read_from_outside(tmp_path: Path) -> None:
         ("os.listdir", (np_folder(),), ""),
         ("open", (str(source), "r", 0), "file"),
         ("open", (str(source), "w", os.O_WRONLY), ""),
+        ("open", (next(path for path in sys.path if path.endswith(".zip")), "r", 0), ""),
+        ("open", (str(tmp_path / "data.zip"), "r", 0), "file"),
         ("subprocess.Popen", ("true", [], None, None), "subprocess"),
         ("socket.connect", (None, ("127.0.0.1", 1)), "socket"),
         ("sqlite3.connect", ("a.db",), "sqlite3"),

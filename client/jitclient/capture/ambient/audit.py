@@ -4,6 +4,7 @@ The objects that a function refers to do not show which files installed code ope
 module turns them into notes for `inputs.recorded_reads`.
 """
 
+import builtins
 import functools
 import os
 import sys
@@ -31,14 +32,13 @@ IMPORTS_AND_QUOTES = frozenset(
         "tokenize",
     }
 )
-_OWN = (
-    *("jitclient.capture.dump", "jitclient.session.", "jitclient.jaxside.compilation_cache"),
-    *("jax._src.compilation_cache", "jax._src.xla_bridge"),
-)
-"""Modules whose own reads are not ambient inputs of the function.
-
-They capture a function, reach a daemon, find a compiled program or look for devices.
-"""
+_OWN_PACKAGES = frozenset({"jitclient", "jitserver"})
+_OF_USERS = "jitclient.calls.deps"
+"""Module of ours that reads for the user: the declared inputs of a function that the observed one calls."""
+_OWN_WITH_OTHERS = frozenset({"jitclient.capture.dump", "jax._src.compilation_cache", "jax._src.xla_bridge"})
+"""Modules that capture a function, find a compiled program or look for devices: no read of theirs, nor of what they
+call, is an ambient input of the function."""
+THE_FUNCTION = "the function itself"
 _DEVICES = "/dev/"
 _ABOUT_THE_MACHINE = ("/proc/", "/sys/")
 # Imports open these files.
@@ -56,7 +56,9 @@ def is_installation(path: str) -> bool:
 
     Such files do not change while a daemon runs, and the key has the versions of packages.
     """
-    return path.startswith(_DEVICES) or path.endswith(_BINARIES) or is_installed_path(path)
+    # The search for packages also opens the standard library's archive, which need not exist.
+    is_archive = path.endswith(".zip") and path in sys.path
+    return is_archive or path.startswith(_DEVICES) or path.endswith(_BINARIES) or is_installed_path(path)
 
 
 def is_below(modules: frozenset[str]) -> bool:
@@ -115,5 +117,23 @@ def _is_to_read(mode: str | None, flags: int) -> bool:
     return "r" in mode or "+" in mode if mode is not None else not flags & os.O_WRONLY
 
 
+def reader(skipped: frozenset[str] = frozenset({__name__})) -> str:
+    """Return the module of the nearest function outside the standard library, or THE_FUNCTION for captured code.
+
+    Empty if there is none. The skipped modules watch those that read.
+    """
+    for frame in frames():
+        module = str(frame.f_globals.get("__name__"))
+        if frame.f_builtins is not vars(builtins):
+            # Captured code has its own builtins.
+            return THE_FUNCTION
+        if module.partition(".")[0] not in sys.stdlib_module_names and module not in skipped:
+            return module
+    return ""
+
+
 def _is_our_own() -> bool:
-    return any(str(frame.f_globals.get("__name__")).startswith(_OWN) for frame in frames())
+    nearest = reader()
+    if nearest.partition(".")[0] in _OWN_PACKAGES:
+        return nearest != _OF_USERS
+    return is_below(_OWN_WITH_OTHERS)

@@ -3,6 +3,7 @@
 import linecache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from jitclient.capture.ambient import audit
@@ -35,3 +36,14 @@ def test_quoting_a_source_reads_nothing(tmp_path: Path) -> None:
         assert linecache.getline(str(source), 1) == "x = 1\n"
     with pytest.raises(AmbientInput, match=r"own\.py"), ambient.refused():
         source.read_text()
+
+
+def test_each_draw_from_a_global_generator_is_a_read() -> None:
+    def draws() -> None:
+        with ambient.refused():
+            np.random.randn()
+
+    np.random.seed(0)
+    for _ in range(2):  # numbers of a normal distribution are made in pairs
+        with pytest.raises(AmbientInput, match="the state of a global random generator"):
+            draws()
