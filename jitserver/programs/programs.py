@@ -378,7 +378,7 @@ class Programs:
         return built
 
     def _keep(self, key: CallKey, entry: Entry, request: Prepare, payload: bytes) -> Entry:
-        """Store a program under a key, in memory and on disk."""
+        """Store a program under a key, in memory and, unless it is of one process, on disk."""
         assert request.manifest is not None
         entry.components = key.components()
         entry.info = msgspec.structs.replace(entry.info, key=key.text, base=key.base, names=request.manifest.names)
@@ -386,9 +386,19 @@ class Programs:
         built.mark = mark(RUNNING, key.text, entry.info.label)
         facts = serialization.facts_of(built, request.lookup.signature.context)
         stored = Stored(entry.info, entry.components, facts, _encode(request))
-        kept = self.cache.keep(entry, stored, self._serializer(entry), payload, built.exported)
-        self._names.note(key.base, request.manifest.names)
+        is_of_one = bool(request.manifest.why_of_one_process)
+        if is_of_one:
+            self._remove_of_ended(key.base)
+        kept = self.cache.keep(entry, stored, self._serializer(entry), payload, built.exported, not is_of_one)
+        if not is_of_one:
+            self._names.note(key.base, request.manifest.names)
         return kept
+
+    def _remove_of_ended(self, base: str) -> None:
+        """Remove the programs of a base key that were each of one process, which has ended."""
+        memory = self.cache.memory
+        of_one = (entry for entry in memory.entries() if Manifest(entry.info.names).why_of_one_process)
+        memory.remove([entry.key for entry in of_one if entry.info.base == base and not entry.holders])
 
     # ---- programs on the disk
 

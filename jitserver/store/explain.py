@@ -150,6 +150,9 @@ def _of_daemon(old: Compared, new: Compared) -> list[Difference]:
 
 def _of_packages(old: Compared, new: Compared) -> list[Difference]:
     """Return the data of packages that both programs read, and that differs."""
+    unobserved = [each.request.manifest for each in (old, new) if each.request.manifest is not None]
+    if why := next((each.why_of_one_process for each in unobserved if each.why_of_one_process), ""):
+        return [Difference(why, None, None)]
     before = key_parts.state_of(old)
     after = key_parts.state_of(new, old.request.manifest.names if old.request.manifest is not None else ())
     return [

@@ -51,6 +51,7 @@ class Tiers:
         executable: Callable[[], bytes],
         capture: bytes,
         trace: Callable[[], bytes] = bytes,
+        on_disk: bool = True,
     ) -> Entry:
         """Add a new program to memory, and schedule its write to disk.
 
@@ -60,6 +61,7 @@ class Tiers:
             executable: returns the serialized executable; called later, on the writer's thread.
             capture: the capture's bytes; empty if there is none.
             trace: serializes the program's trace for the lab's cache; called later, on a thread of its own.
+            on_disk: whether other processes can find the program. If not, it is neither on disk nor in the lab's cache.
 
         Returns:
             The program's entry in memory, which sessions may already hold.
@@ -67,10 +69,10 @@ class Tiers:
         kept = self.memory.put(entry)
 
         def write() -> None:
-            data = executable() if self.store.max_bytes or self._uploads is not None else b""
-            if self.store.max_bytes:
+            data = executable() if on_disk and (self.store.max_bytes or self._uploads is not None) else b""
+            if on_disk and self.store.max_bytes:
                 self.store.put(stored, data, capture)
-            if self._uploads is not None:
+            if on_disk and self._uploads is not None:
                 self._uploads.add(entry.key, functools.partial(self._upload, stored, data, trace))
             has_recipe = not kept.info.disk_bytes and 0 < len(capture) <= MAX_RECIPE_BYTES
             kept.recipe = Recipe(stored, capture) if has_recipe else None

@@ -129,3 +129,26 @@ def test_what_changes_nothing_is_found_and_what_changes_anything_is_not(run: Cal
 
     _, counted = run(program=PROGRAM.replace("0.05 * g", "0.06 * g"), layers=1)
     assert counted == MADE, "a constant in the function itself"
+
+
+UNOBSERVED = """
+    import json, jitclient, sympy
+
+    @jitclient.jit
+    def third(x):
+        return x * float(sympy.Rational(1, 3))
+
+    print(json.dumps(float(third(6.0))))
+"""
+
+
+def test_trace_that_cannot_be_observed_adds_no_program_per_run(
+    run: Callable[..., Any], counts: Callable[[], dict[str, int]]
+) -> None:
+    pytest.importorskip("sympy")
+    assert run(program=UNOBSERVED)[0] == 2.0
+    before = counts()["disk_bytes"], counts()["entries"]
+    for _ in range(2):
+        value, counted = run(program=UNOBSERVED)
+        assert (value, counted["hits"]) == (2.0, 0)
+    assert (counts()["disk_bytes"], counts()["entries"]) == before

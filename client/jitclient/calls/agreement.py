@@ -12,7 +12,7 @@ from jitclient.errors import CaptureError, ProgramsDiffer
 from jitclient.jaxside.evidence import difference_of_evidence, has_same_order, is_same_without_order
 from jitclient.jaxside.ffi import is_of_program
 from jitclient.session.failures import TraceFailed
-from jitclient.wire.messages import Evidence, Manifest, Prepared, Settle, State, Verb
+from jitclient.wire.messages import UNOBSERVED, Evidence, Manifest, Prepared, Settle, State, Verb
 
 
 class Agreement(NamedTuple):
@@ -124,7 +124,7 @@ def manifest_of(miss: Miss) -> Manifest:
     reads = miss.own.reads
     # A random state, so that no process finds the program, except a daemon that restarts.
     if reads.unobserved_reason:
-        return Manifest((reads.unobserved_reason,), (os.urandom(16),))
+        return Manifest((f"{UNOBSERVED}{reads.unobserved_reason}",), (os.urandom(16),))
     return Manifest(reads.names, reads.state)
 
 

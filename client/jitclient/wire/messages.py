@@ -221,11 +221,20 @@ class Signature(Message):
     shardings: JitShardings | None = None
 
 
+UNOBSERVED = "<unobserved> "
+"""Beginning of the name in a manifest that says why a trace was not observed."""
+
+
 class Manifest(Part, frozen=True):
     """Data outside the capture that a trace read: the names, and the state of each."""
 
     names: Names = ()
     state: Annotated[tuple[bytes, ...], Items] = ()
+
+    @property
+    def why_of_one_process(self) -> str:
+        """Return why no other process can have this manifest, as the trace was not observed; empty if others can."""
+        return next((name.removeprefix(UNOBSERVED) for name in self.names if name.startswith(UNOBSERVED)), "")
 
 
 class Lookup(Message):

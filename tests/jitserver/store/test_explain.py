@@ -11,7 +11,7 @@ from jitclient.capture.codec import values
 from jitclient.core.digests import digest
 from jitclient.wire.explaining import Difference, Why
 from jitclient.wire.introspection import EntryInfo
-from jitclient.wire.messages import Lookup, Manifest, Prepare, Signature, Spec
+from jitclient.wire.messages import UNOBSERVED, Lookup, Manifest, Prepare, Signature, Spec
 from jitserver.store.entry import KeyComponents, Stored
 from jitserver.store.explain import differences, explain
 from jitserver.store.key_parts import Compared
@@ -85,6 +85,12 @@ def test_data_of_packages_has_its_name_and_value(names: Any, state: Any, texts: 
     assert said(old, cached) == texts
     asked = msgspec.structs.replace(LOOKUP, manifests=(Manifest(names, state),))
     assert said(old, compared(msgspec.structs.replace(REQUEST, lookup=asked))) == texts
+
+
+def test_trace_that_was_not_observed_has_its_reason() -> None:
+    unobserved = Manifest((f"{UNOBSERVED}too much: state",), (b"random",))
+    old = compared(msgspec.structs.replace(REQUEST, manifest=unobserved), manifest=1)
+    assert said(old, compared(msgspec.structs.replace(REQUEST, manifest=Manifest()), manifest=2)) == ["too much: state"]
 
 
 @pytest.mark.parametrize(

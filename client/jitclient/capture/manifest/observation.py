@@ -14,12 +14,13 @@ from jitclient.capture.manifest.hooks import A_DEBUGGER, hook_of_thread
 from jitclient.capture.manifest.places import ABSENT, CACHE, CHANGED_PLACES, IMPORTED, resolve
 from jitclient.capture.manifest.reads import ambient_of, functions_below, is_observed, names_read
 from jitclient.capture.manifest.state import Digests
-from jitclient.capture.manifest.trees import ABSENT_DIGEST, OF_PROCESS, TOO_LARGE, Described
+from jitclient.capture.manifest.trees import ABSENT_DIGEST, OF_PROCESS, TOO_LARGE, Described, TooLargeError
 from jitclient.capture.user_code.bytecode import refs_of
 
 _DEBUGGERS = frozenset({"bdb", "debugpy", "pydevd"})
 """Modules on which debuggers are built. What a user does in one is no read of the trace."""
 _MAX_PARTS = 50_000
+_HOOKS = "Python's hooks could not be changed"
 """Maximum number of parts to describe for a trace. Most have less than 5,000; describing these takes half a second."""
 
 
@@ -72,7 +73,7 @@ class Observation:
                 self._code[id(code)] = code, names
                 self._note(code, names)
         except Exception as error:
-            self.unobserved_reason = f"the trace could not be observed: {type(error).__name__}: {error}"
+            self.unobserved_reason = _why("the trace could not be observed", error)
 
     def _note(self, code: CodeType, names: dict[str, Any]) -> None:
         self._ambient = self._ambient or ambient_of(code, names)
@@ -92,8 +93,7 @@ class Observation:
         try:
             return Reads(unobserved_reason=self.unobserved_reason) if self.unobserved_reason else self._compared()
         except Exception as error:
-            reason = f"the data that the trace read could not be described: {type(error).__name__}: {error}"
-            return Reads(unobserved_reason=reason)
+            return Reads(unobserved_reason=_why("the data that the trace read could not be described", error))
 
     def _record_deferred(self) -> None:
         """Record reads that show only when the trace has finished: of imported modules, and of code that did not run.
@@ -187,7 +187,7 @@ def observed(expected: Iterable[str] = ()) -> Iterator[Observation]:
             if not observation.unobserved_reason:
                 stack.callback(_end, lambda: hook.remove(observation.started), observation)
         except Exception as error:
-            observation.unobserved_reason = _failure(error)
+            observation.unobserved_reason = _why(_HOOKS, error)
         yield observation
 
 
@@ -196,8 +196,10 @@ def _end(stop: Callable[[], str], observation: Observation) -> None:
     try:
         observation.unobserved_reason = stop() or observation.unobserved_reason
     except Exception as error:
-        observation.unobserved_reason = _failure(error)
+        observation.unobserved_reason = _why(_HOOKS, error)
 
 
-def _failure(error: Exception) -> str:
-    return f"Python's hooks could not be changed: {type(error).__name__}: {error}"
+def _why(what: str, error: Exception) -> str:
+    if isinstance(error, TooLargeError):
+        return f"the installed packages that it uses have more than {_MAX_PARTS} values that could change it"
+    return f"{what}: {type(error).__name__}: {error}"

@@ -595,4 +595,4 @@ def test_packages_with_too_much_state_are_not_observed(package: Write, monkeypat
     one = package("a, b, c = ([[n] for n in range(1000)] for _ in 'abc')\ndef op(): return a, b, c")
     assert reads_of(one.op).unobserved_reason == ""
     monkeypatch.setattr("jitclient.capture.manifest.observation._MAX_PARTS", 2000)
-    assert "too much state" in reads_of(one.op).unobserved_reason
+    assert "more than 2000 values" in reads_of(one.op).unobserved_reason
