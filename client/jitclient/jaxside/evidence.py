@@ -52,10 +52,14 @@ def evidence_of(traced: Any, lowered: Any, ref: values.Ref) -> Evidence:
     callbacks = callback_names(traced.jaxpr, ref)
     if lowered is None:
         return Evidence(_NOT_LOWERED, callbacks=callbacks)
-    text = _MODULE.sub("module", lowered.as_text(), count=1)
-    text = _EMPTY.sub("", _RESULT_INFO.sub("", text))
+    text = _text_of(lowered)
     found = digest("\n".join([text, *callbacks]).encode())
     return Evidence(found, text if len(text) <= _MAX_TEXT else "", callbacks)
+
+
+def _text_of(lowered: Any) -> str:
+    """Return the lowered text without the names of the module and the results."""
+    return _EMPTY.sub("", _RESULT_INFO.sub("", _MODULE.sub("module", lowered.as_text(), count=1)))
 
 
 def order_free(traced: Any, lowered: Any, ref: values.Ref) -> bytes:
@@ -73,7 +77,7 @@ def order_free(traced: Any, lowered: Any, ref: values.Ref) -> bytes:
         return name_of_function(value, ref).encode() if is_users else None
 
     found = order_free_digest(traced.jaxpr, describe, sums_in_any_order=True) or b""
-    return found + digest("\n".join(_operations(lowered.as_text())).encode()) if found and lowered else found
+    return found + digest("\n".join(_operations(_text_of(lowered))).encode()) if found and lowered else found
 
 
 def is_same_without_order(here: bytes, there: bytes) -> bool:

@@ -588,3 +588,13 @@ def test_sums_have_an_order_unless_one_says_otherwise() -> None:
     assert None not in free
     assert len(set(free[:6])) == 1
     assert len(set(free)) == 3
+
+
+def test_names_of_arguments_and_results_do_not_count() -> None:
+    def named(given):
+        return {"loss": given["x"] + given["y"], "size": (given["x"] * 2,)}
+
+    def flat(x, y):
+        return [x + y, x * 2]
+
+    assert without_order(named, {"x": X, "y": Y}) == without_order(flat, X, Y) != b""
