@@ -12,8 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax._src.interpreters import mlir as rules
 from jax.experimental import io_callback, pallas
 from jax.extend.core import Primitive
+from jax.interpreters import mlir
 
 from jitclient.jaxside.evidence import order_free
 from jitclient.jaxside.jaxpr_digest import order_free_digest
@@ -598,3 +600,12 @@ def test_names_of_arguments_and_results_do_not_count() -> None:
         return [x + y, x * 2]
 
     assert without_order(named, {"x": X, "y": Y}) == without_order(flat, X, Y) != b""
+
+
+def test_a_rule_that_lowers_to_other_operations_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(rules._platform_specific_lowerings, "cpu", dict(rules._platform_specific_lowerings["cpu"]))
+    before = without_order(lambda x: lax.tanh(x) + 1, X)
+    assert before == without_order(lambda x: lax.tanh(x) + 1, X)
+    mlir.register_lowering(lax.tanh_p, mlir.lower_fun(lax.sin, multiple_results=False), platform="cpu")
+    after = without_order(lambda x: lax.tanh(x) + 1, X)
+    assert (after[:16] == before[:16], after == before) == (True, False)
