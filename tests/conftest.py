@@ -112,6 +112,15 @@ FRESH = {
 """Folders and files whose tests are about how processes start, and what they import when: they have `fresh_python`."""
 
 
+THOROUGH = {
+    *("benchmarks", "systemd", "end_to_end/test_live_matrix.py", "end_to_end/test_many_captures.py"),
+    *("end_to_end/test_soak.py", "end_to_end/test_lab_on_hosts.py", "end_to_end/test_lab_on_s3.py"),
+    *("end_to_end/test_pools_on_clusters.py", "end_to_end/test_pools_on_ray.py", "jitclient/arrays/test_indexing.py"),
+    "jitserver/notebooks/test_jupyterlab.py",
+}
+"""Folders and files whose slow tests have `thorough`: CI has no time for them, scripts/test_everything has."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leaves out of the core what starts processes, but for the first test of each file about faults.
@@ -126,12 +135,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if not FRESH.isdisjoint(map(str, (path, *path.parents))):
             item.add_marker(pytest.mark.fresh_python)
         marked = any(item.get_closest_marker(name) for name in ("core", "slow"))
-        if marked or STARTS_PROCESSES.isdisjoint(getattr(item, "fixturenames", ())):
-            continue
-        if item.path.parent == FAULTS and item.path not in families:
-            families.add(item.path)
-        else:
-            item.add_marker(pytest.mark.slow)
+        if not marked and not STARTS_PROCESSES.isdisjoint(getattr(item, "fixturenames", ())):
+            if item.path.parent == FAULTS and item.path not in families:
+                families.add(item.path)
+            else:
+                item.add_marker(pytest.mark.slow)
+        if item.get_closest_marker("slow") and not THOROUGH.isdisjoint(map(str, (path, *path.parents))):
+            item.add_marker(pytest.mark.thorough)
     items.sort(key=_weights(items).__getitem__, reverse=True)
 
 

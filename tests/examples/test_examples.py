@@ -34,6 +34,9 @@ ALONE = {"data_parallel"}
 POOLS = {"ppo_sweep", "sweep"}
 """Examples without plain JAX beside them: their tasks run in processes that do not know of `RUN_PLAIN`."""
 
+IN_CI = {"callbacks", "cartpole", "equinox_loop", "haiku_mlp", "nnx_graph_updates", "numpyro_svi", "training_loop"}
+"""Examples that CI has time for."""
+
 RUN_PLAIN = """
 import pathlib, runpy, sys
 import jax
@@ -127,7 +130,13 @@ def values_of(words: list[str]) -> list[float | str]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", sorted(NAMES - ALONE - POOLS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in IN_CI else [pytest.mark.thorough])
+        for name in sorted(NAMES - ALONE - POOLS)
+    ],
+)
 def test_an_example_gives_what_plain_jax_gives_and_its_rerun_makes_nothing(
     name: str, address: str, counts: Callable[..., dict[str, Any]]
 ) -> None:

@@ -47,6 +47,8 @@ SEEDS = Round((1, 2), then=1)
 
 def marks(these: Round, case: str) -> list[pytest.MarkDecorator]:
     found = [pytest.mark.core if these is CORE else pytest.mark.slow]
+    if these.verifies:
+        found.append(pytest.mark.thorough)
     if case.startswith("effects."):
         found.append(pytest.mark.callbacks)
     if case in ON_CPU:
