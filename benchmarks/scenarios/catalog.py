@@ -61,6 +61,6 @@ def _filled(path: Path, count: int) -> list[str]:
             *(context, {"trace": 0.1, "compile": 1.0}, 1.0, 1, now, now, 0),
         )
         rows = {"capture": secrets.token_bytes(16), "process": secrets.token_bytes(16)}
-        catalog.add(Stored(info, KeyComponents(rows, bytes(4000)), bytes(1000), bytes(4000)), {})
+        catalog.add(Stored(info, KeyComponents(rows), bytes(1000), bytes(4000)), {})
     catalog.close()
     return keys

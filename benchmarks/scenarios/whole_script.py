@@ -55,8 +55,8 @@ def _compared(contenders: Crew, program: Path, folder: Path, effort: Effort, rou
         name: functools.partial(_run_by_helper if name == OURS else run, program, contenders.environments[name], folder)
         for name in contenders.workers
     }
-    if OURS in takers:
-        contenders.attempt(OURS, takers[OURS])
+    if OURS in takers and not contenders.attempt(OURS, takers[OURS]):
+        del takers[OURS]
     label = f"{program.name} in fresh processes"
     return contenders.take_turns(label, takers, effort.rounds(rounds), effort.warm(1))
 

@@ -47,9 +47,9 @@ ON_HOSTS = """
     hosts = ["h1", "h2", "h3"]
     together = [on(host, script) for host in hosts]
     values = [said(process) for process in together]
-    made = [status(host) for host in hosts]
     while not glob.glob(f"{shared}/lab/programs*/**/program", recursive=True):
         time.sleep(0.1)  # uploads are behind the calls
+    made = [status(host) for host in hosts]
     values.append(said(on("h4", script)))
     print(json.dumps([values, made, status("h4")]))
 """
@@ -58,5 +58,5 @@ ON_HOSTS = """
 def test_a_host_finds_what_others_made_together(tmp_path: Path) -> None:
     values, made, last = inside("JITSERVER_TEST_HOSTS", ON_HOSTS, tmp_path, 560, HOSTS="4", SCRIPT=SCRIPT)
     assert all(value == values[0] for value in values)
-    assert all(status["share"]["uploaded"] or status["share"]["found"] for status in made)
+    assert any(status["share"]["uploaded"] for status in made)
     assert (last["traces"], last["compiles"], last["share"]["found"], last["share"]["uploaded"]) == (0, 0, 1, 0)
