@@ -14,10 +14,8 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
+from jitclient.capture.user_code.ownership import TRANSFORMED
 from jitclient.core import compat
-
-TRANSFORMED = frozenset({"PjitFunction", "custom_jvp", "custom_vjp", "_lru_cache_wrapper"})
-"""Types made from a function, which they keep where `functools.wraps` keeps it."""
 
 code_of: Callable[[FunctionType], tuple[Any, ...]] = operator.attrgetter("__code__", "__defaults__", "__kwdefaults__")
 """Returns the code and the defaults of a function."""

@@ -41,7 +41,7 @@ def raise_if_holds_user_code(cls: type) -> None:
             raise CaptureError(f"user code replaced an attribute of an installed class: {where}")
 
 
-_TRANSFORMED = frozenset({"PjitFunction", "custom_jvp", "custom_vjp", "_lru_cache_wrapper"})
+TRANSFORMED = frozenset({"PjitFunction", "custom_jvp", "custom_vjp", "_lru_cache_wrapper"})
 """Types made from a function, which they keep where `functools.wraps` keeps it."""
 
 _WRAPPERS: dict[type, tuple[str, ...]] = {
@@ -63,7 +63,7 @@ _MAX_WRAPPED = 100
 def wraps_functions(obj: Any) -> bool:
     """Return whether an object is a function, or of a type that wraps functions."""
     kind = type(obj)
-    return kind in _WRAPPERS or kind.__name__ in _TRANSFORMED
+    return kind in _WRAPPERS or kind.__name__ in TRANSFORMED
 
 
 def functions_in(obj: Any) -> Iterator[FunctionType]:
@@ -73,7 +73,7 @@ def functions_in(obj: Any) -> Iterator[FunctionType]:
         kind = type(each)
         if kind is FunctionType:
             yield each
-        attributes = _WRAPPERS.get(kind, ("__wrapped__",) if kind.__name__ in _TRANSFORMED else ())
+        attributes = _WRAPPERS.get(kind, ("__wrapped__",) if kind.__name__ in TRANSFORMED else ())
         inner = [getattr(each, attribute, None) for attribute in attributes]
         seen += [found for found in inner if not any(found is known for known in seen)]
 
