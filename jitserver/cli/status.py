@@ -153,7 +153,7 @@ def _print(
     if found.share is not None:
         rows.append(["lab's cache", of_share(found.share)])
     if found.recordings:
-        rows.append(["profiler", f"records for {found.recordings}; calls take longer meanwhile"])
+        rows.append(["profiler", "records for a client; calls take longer meanwhile"])
     if found.restarted:
         rows.append(["restarted", found.restarted])
     abandoned = {"calls are running": found.abandoned, "programs are being made": found.abandoned_programs}

@@ -35,14 +35,13 @@ from jitclient.wire.recording import Annotation
 from jitclient.wire.stream import WireStream
 from jitserver.daemon import plain_runs, runs
 from jitserver.daemon.frame_budget import FrameBudget
-from jitserver.daemon.recording import ConnectionRecording
 from jitserver.daemon.run_channel import RunChannel
 from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import Session
 from jitserver.daemon.uploads import Incoming
 from jitserver.programs.devices import serial
 from jitserver.programs.devices.scratch import Scratches
-from jitserver.programs.recorder import Annotations
+from jitserver.programs.recorder import Annotations, Recording
 from jitserver.programs.traces.ambient_reads import monotonic
 from jitserver.store.journal import EMPTY_SLOT
 from jitserver.system.shared_memory import Lent, Pool
@@ -66,7 +65,7 @@ class DaemonConnection(WireConnection):
         self.incoming = Incoming()
         self.scratches = Scratches()
         self.annotations = Annotations()
-        self.recording: ConnectionRecording | None = None
+        self.recording: Recording | None = None
         self.busy_since: float | None = None
         # Slot of the crash journal in which this thread records its current program.
         self.slot = memoryview(EMPTY_SLOT)

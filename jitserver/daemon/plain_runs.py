@@ -28,6 +28,7 @@ from jitserver.daemon.sessions.session import Session
 from jitserver.programs.devices.scratch import FROM_CALL, Scratches
 from jitserver.programs.failures import Failed, is_exhausted
 from jitserver.programs.program import Program
+from jitserver.programs.recorder import labelled
 from jitserver.programs.traces.ambient_reads import monotonic
 
 
@@ -105,7 +106,7 @@ def answer(
                 runs.run_one(engine, session, call, reply, ran)
                 continue
             if recorder.is_on:
-                run_program = recorder.labelled(run_program, program)
+                run_program = labelled(run_program, program)
             slot[:] = program.mark
             start = monotonic()
             try:

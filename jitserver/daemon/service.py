@@ -26,7 +26,6 @@ from jitserver.daemon.in_progress import InProgress
 from jitserver.daemon.introspection import listed, long_runs, snapshot
 from jitserver.daemon.named_array_requests import NamedArrayRequests
 from jitserver.daemon.phases import Phases
-from jitserver.daemon.recording import ConnectionRecording
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs import context
@@ -301,7 +300,7 @@ class JitService(Service):  # type: ignore[misc]
             max_disk_bytes=store.shared.max_bytes if store.shared is not None else 0,
             restarted=self.restarted,
             share=None if self.engine.cache.share is None else self.engine.cache.share.status(),
-            recordings=self.engine.recorder.count(),
+            recordings=int(self.engine.recorder.is_on),
             abandoned=sum(run.gone for run in long_runs(self.connections)),
             abandoned_programs=sum(not making.pids for making in self.in_progress.now()),
             **dataclasses.asdict(self.counters),
@@ -312,13 +311,13 @@ class JitService(Service):  # type: ignore[misc]
         self._check_open()
         if connection.recording is not None:
             raise ProtocolError("this connection has a recording already")
-        connection.recording = ConnectionRecording(self.engine.recorder, options)
+        connection.recording = self.engine.recorder.begin(options)
 
-    @verb(recording.Fetch)
-    def exposed_recorded(self, connection: DaemonConnection, fetch: recording.Fetch) -> recording.Fetched:
+    @verb(int)
+    def exposed_recorded(self, connection: DaemonConnection, start: int) -> bytes:
         if connection.recording is None:
             raise ProtocolError("this connection has no recording")
-        return connection.recording.fetch(fetch.start)
+        return connection.recording.fetch(start)
 
     @verb(None)
     def exposed_clock(self, connection: DaemonConnection, _: None) -> int:

@@ -21,7 +21,7 @@ from jitserver.programs.devices.in_flight import InFlight
 from jitserver.programs.devices.serial import recording_callbacks, run_serially
 from jitserver.programs.program import Program, ReportPhase
 from jitserver.programs.programs import RUNNING, Programs, request_of
-from jitserver.programs.recorder import Recorder
+from jitserver.programs.recorder import Recorder, labelled
 from jitserver.programs.traces import output
 from jitserver.programs.traces.ambient_reads import monotonic
 from jitserver.store.explain import with_nearest
@@ -86,7 +86,7 @@ class Engine:
         if built.is_multi_device:
             run = functools.partial(run_serially, run)
         if self.recorder.is_on:
-            run = self.recorder.labelled(run, built)
+            run = labelled(run, built)
         slot = self._thread_state.slot
         # Write to the slot directly: `Journal.recording` would cost another function call.
         slot[:] = built.mark

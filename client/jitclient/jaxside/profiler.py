@@ -3,19 +3,16 @@
 All ways to JAX's profiler lead to one class of sessions, so that it does not matter how the program has imported them.
 """
 
+import warnings
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from jitclient.jaxside import internals
+from jitclient.wire.recording import Record
 
 
-def session(host_tracer_level: int, enable_hlo_proto: bool, advanced_configuration: dict[str, Any]) -> Any:
+def session(asked: Record) -> Any:
     """Return a running session, which has `stop` and `export`. Python functions are not recorded.
-
-    Args:
-        host_tracer_level: as in `jax.profiler.ProfileOptions`, like the others.
-        enable_hlo_proto: as there.
-        advanced_configuration: as there.
 
     Raises:
         Exception: XLA's profiler does not start, or this version of jax has another. The exception may be of any type.
@@ -24,48 +21,45 @@ def session(host_tracer_level: int, enable_hlo_proto: bool, advanced_configurati
     options = options_class()
     options.python_tracer_level = 0
     options.raise_error_on_start_failure = True
-    options.host_tracer_level, options.enable_hlo_proto = host_tracer_level, enable_hlo_proto
-    if advanced_configuration:
-        options.advanced_configuration = advanced_configuration
+    options.host_tracer_level, options.enable_hlo_proto = asked.host_tracer_level, asked.enable_hlo_proto
+    if asked.advanced_configuration:
+        options.advanced_configuration = asked.advanced_configuration
     return profiler.ProfilerSession(options)
 
 
-class Observer(Protocol):
-    """The functions that are called with the sessions of the program."""
+def began(xspace: bytes) -> int:
+    """Return when a recording began, in nanoseconds since the epoch."""
+    from jax.profiler import ProfileData
 
-    def begin(self, options: Any) -> bool:
-        """Follow a session that has begun, with its `jax.profiler.ProfileOptions`; return False to ignore it."""
-
-    def end(self, is_written: bool) -> None:
-        """Follow the end of that session, before it; if `is_written`, it may be written to a log directory later."""
-
-    def written(self, directory: str) -> None:
-        """Follow the writing of the latest session to a log directory."""
-
-    def serves(self) -> None:
-        """Follow the start of a profiler server."""
-
-    def memory(self) -> bytes | None:
-        """Return a profile of memory to use instead of that of this process, if there is one."""
+    with warnings.catch_warnings():
+        # jaxlib 0.12 warns, and ends a process whose warnings are errors.
+        warnings.simplefilter("ignore")
+        plane = ProfileData.from_serialized_xspace(xspace).find_plane_with_name("Task Environment")
+        return int(dict(plane.stats)["profile_start_time"])
 
 
-def observe(observer: Observer) -> None:
-    """Make XLA's profiler report to an observer. Without effect if this version of jax has another profiler."""
+def observe(observer: Any) -> None:
+    """Make XLA's profiler report to an observer. Without effect if this version of jax has another profiler.
+
+    Args:
+        observer: an object like `profiles.observer.Observer`.
+    """
     profiler, _ = internals.profiler()
     if profiler is None:
         return
     own_session: Any = profiler.ProfilerSession
 
     class ProfilerSession(own_session):  # type: ignore[misc]
+        _is_followed = False  # so after an error of `__init__`
+
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **kwargs)
             self._is_followed = observer.begin(args[0] if args else kwargs.get("options"))
 
-        def _end(self, is_written: bool) -> bool:
+        def _end(self, is_written: bool) -> None:
             is_followed, self._is_followed = self._is_followed, False
             if is_followed:
                 observer.end(is_written)
-            return is_followed
 
         def stop(self) -> Any:
             self._end(is_written=False)
@@ -76,47 +70,37 @@ def observe(observer: Observer) -> None:
             return super().stop_and_get_profile_data()
 
         def stop_and_export(self, directory: str) -> None:
-            is_followed = self._end(is_written=True)
+            self._end(is_written=True)
             super().stop_and_export(directory)
-            if is_followed:
-                observer.written(directory)
+            observer.written(directory)
 
         def __del__(self) -> None:
-            # False after an error of `__init__`.
-            if getattr(self, "_is_followed", False):
-                self._end(is_written=False)
+            self._end(is_written=False)
 
-    profiler.ProfilerSession = ProfilerSession
-    _follow(profiler, internals.PROFILE_WRITER, after=lambda data, directory, *_, **__: observer.written(directory))
-    _follow(profiler, "start_server", after=lambda *_, **__: observer.serves())
-    _observe_memory(observer)
-
-
-def _follow(module: Any, name: str, after: Callable[..., None]) -> None:
-    """Call a function after each call of another one, with the same arguments, if the module has that."""
-    own: Any = getattr(module, name, None)
-    if own is None:
-        return
-
-    def followed(*args: Any, **kwargs: Any) -> Any:
-        found = own(*args, **kwargs)
-        after(*args, **kwargs)
+    def export(own: Any, data: Any, directory: str, *args: Any, **kwargs: Any) -> Any:
+        found = own(data, directory, *args, **kwargs)
+        observer.written(directory)
         return found
 
-    setattr(module, name, followed)
+    def start_server(own: Any, *args: Any, **kwargs: Any) -> Any:
+        observer.serves()
+        return own(*args, **kwargs)
 
-
-def _observe_memory(observer: Observer) -> None:
-    backend_class: Any = internals.backend_class()
-    own: Any = getattr(backend_class, "heap_profile", None)
-    if own is None:
-        return
-
-    def heap_profile(backend: Any) -> Any:
+    def heap_profile(own: Any, backend: Any) -> Any:
         found = observer.memory()
         return own(backend) if found is None else found
 
-    backend_class.heap_profile = heap_profile
+    profiler.ProfilerSession = ProfilerSession
+    _wrap(profiler, internals.PROFILE_WRITER, export)
+    _wrap(profiler, "start_server", start_server)
+    _wrap(internals.backend_class(), "heap_profile", heap_profile)
+
+
+def _wrap(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
+    """Call a wrapper instead of a function of the owner, which becomes its first argument, if the owner has it."""
+    own: Any = getattr(owner, name, None)
+    if own is not None:
+        setattr(owner, name, lambda *args, **kwargs: wrapper(own, *args, **kwargs))
 
 
 def observe_annotations(begin: Callable[[str, dict[str, Any]], Any], end: Callable[[Any], None]) -> Callable[[], None]:

@@ -1,84 +1,76 @@
-"""Recording of what one daemon does."""
+"""Recording of what one daemon does, and its place beside the profile of this process."""
 
+import gzip
+import json
 import time
-
-import msgspec
+from pathlib import Path
 
 from jitclient.core.settings import Settings
-from jitclient.errors import Incompatible, ProtocolError
+from jitclient.jaxside import profiler
+from jitclient.profiles import xspace
 from jitclient.session import handshake
 from jitclient.session.failures import answered
 from jitclient.wire.address import remote
 from jitclient.wire.encoding import decoded, encoded
 from jitclient.wire.messages import Verb
-from jitclient.wire.recording import Fetch, Fetched, Record, Recorded
-
-_ROUND_TRIPS = 5
+from jitclient.wire.recording import PART_BYTES, Record, Recorded
 
 
 class Recording:
-    """Recording of one daemon, over a connection of its own.
-
-    The daemon ends it when the connection closes, so also if this process dies. No call waits for the exchange.
-
-    Attributes:
-        clock_ahead: by how many nanoseconds the daemon's clock is ahead of this machine's.
-    """
+    """Recording of one daemon, over a connection of its own, with which it ends: also if this process dies."""
 
     def __init__(self, chosen: Settings, options: Record) -> None:
-        """Begin the recording at the running daemon that the settings name.
-
-        Raises:
-            DaemonUnavailable: no daemon answers.
-            Incompatible: the daemon is of another version.
-            RuntimeError: XLA's profiler does not start there.
-        """
-        self._connection = handshake.connect_to_running(chosen)
+        """Begin the recording at the running daemon that the settings name."""
+        self.connection = handshake.connect_to_running(chosen)
         try:
-            answered(self._connection.request(Verb.RECORD, encoded(options)), None)
-            self.clock_ahead = 0 if remote(chosen.address) is None else self._measured()
-        except (msgspec.MsgspecError, ProtocolError) as error:
-            self.close()
-            raise Incompatible(f"the daemon has a different version ({error}). Run `jitserver restart`.") from error
+            answered(self.connection.request(Verb.RECORD, encoded(options)), None)
+            self._clock_ahead = 0 if remote(chosen.address) is None else self._measured()
         except BaseException:
-            self.close()
+            self.connection.close()
             raise
 
-    def end(self) -> None:
-        """End the recording, without waiting for it.
-
-        Raises:
-            DaemonLost: the connection broke.
-        """
-        self._first = self._connection.begin(Verb.RECORDED, encoded(Fetch(0)))
-
-    def parts(self) -> list[Recorded]:
-        """Return the parts of the recording, after its `end`.
-
-        Raises:
-            DaemonLost: the connection broke, and the recording is lost.
-        """
-        fetched: Fetched = answered(self._connection.answer_to(self._first), Fetched)
-        found = bytearray(fetched.part)
-        while len(found) < fetched.nbytes:
-            fetched = answered(self._connection.request(Verb.RECORDED, encoded(Fetch(len(found)))), Fetched)
-            found += fetched.part
-        return decoded(bytes(found), list[Recorded])
-
-    def close(self) -> None:
-        """Close the connection, which ends the recording if it has not ended."""
-        self._connection.close()
-
-    def abandon(self) -> None:
-        """Leave the connection to the parent, in a forked child."""
-        self._connection.abandon()
-
     def _measured(self) -> int:
-        """Return by how much the daemon's clock is ahead: its time in the middle of the shortest round trip."""
+        """Return by how much the daemon's clock is ahead: its time amid the shortest of five round trips."""
         found = []
-        for _ in range(_ROUND_TRIPS):
+        for _ in range(5):
             before = time.time_ns()
-            there: int = answered(self._connection.request(Verb.CLOCK, encoded(None)), int)
+            there: int = answered(self.connection.request(Verb.CLOCK, encoded(None)), int)
             after = time.time_ns()
             found.append((after - before, there - (before + after) // 2))
         return min(found)[1]
+
+    def end(self) -> None:
+        """End the recording, without waiting for it."""
+        self._first = self.connection.begin(Verb.RECORDED, encoded(0))
+
+    def fetched(self) -> Recorded:
+        """Return what was recorded, after the `end`."""
+        part = answered(self.connection.answer_to(self._first), bytes)
+        found = bytearray(part)
+        while len(part) == PART_BYTES:
+            part = answered(self.connection.request(Verb.RECORDED, encoded(len(found))), bytes)
+            found += part
+        return decoded(bytes(found), Recorded)
+
+    def write(self, own: Path, suffix: str) -> None:
+        """Write what was recorded into a run's folder, with times that count from the begin of this process's profile.
+
+        Args:
+            own: the file that JAX's profiler has written there.
+            suffix: the end of the name, after those of the host.
+        """
+        found = self.fetched()
+        host = f"{found.host}_daemon{suffix}"
+        later = profiler.began(found.xspace) - self._clock_ahead - profiler.began(own.read_bytes())
+        own.with_name(f"{host}.xplane.pb").write_bytes(xspace.moved(found.xspace, later))
+        # Perfetto shows one file.
+        trace = own.with_name(own.name.replace(".xplane.pb", ".trace.json.gz"))
+        shown, added = (json.loads(gzip.decompress(content)) for content in (trace.read_bytes(), found.trace))
+        first = 1 + max((event.get("pid", 0) for event in shown["traceEvents"]), default=0)
+        for event in filter(None, added["traceEvents"]):
+            event["pid"] = event.get("pid", 0) + first
+            event["ts"] = event.get("ts", 0) + later / 1000
+            if event["name"] == "process_name":
+                event["args"]["name"] = f"{host} {event['args']['name']}"
+            shown["traceEvents"].append(event)
+        trace.write_bytes(gzip.compress(json.dumps(shown).encode()))

@@ -114,7 +114,7 @@ class Status(Message):
     share: ShareStatus | None = None
     """The lab's cache; None if this daemon uses none."""
     recordings: int = 0
-    """Number of clients for which the profiler records."""
+    """Number of clients for which the profiler records: at most one."""
 
 
 class Show(Message):

@@ -14,7 +14,7 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 21
+PROTOCOL = 22
 """Version of the protocol, compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, REPLY, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK, ANNOTATE = 16, 17, 18, 19, 20, 21, 22, 23, 24
@@ -77,7 +77,7 @@ class Verb(enum.StrEnum):
     REMOVE = "remove"  # Match -> list[str]: the keys of those removed
     SHOW = "show"  # Show -> Inspected, or nothing for an unknown key: see introspection.py
     RECORD = "record"  # Record -> nothing: see recording.py
-    RECORDED = "recorded"  # Fetch -> Fetched
+    RECORDED = "recorded"  # int -> bytes: of an encoded Recorded, from there on; the first one ends the recording
     CLOCK = "clock"  # nothing -> int: the daemon's time in nanoseconds since the epoch
     MEMORY = "memory"  # nothing -> bytes: JAX's profile of the devices' memory, in the form of pprof
     PIN = "pin"  # Pin -> list[str]: the keys of the matching programs

@@ -8,7 +8,7 @@ from typing import Annotated
 from jitclient.wire.messages import Items, Message
 
 PART_BYTES = 8 << 20
-"""Size of the parts in which a recording is fetched."""
+"""Size of the parts in which a recording is fetched; the last part is smaller."""
 
 
 class Record(Message):
@@ -19,30 +19,12 @@ class Record(Message):
     advanced_configuration: Annotated[dict[str, bool | int | str], Items] = {}
 
 
-class Fetch(Message):
-    """Request for the bytes of the connection's recording from `start` on. The first one ends the recording."""
-
-    start: int
-
-
-class Fetched(Message):
-    """Part of an encoded list of `Recorded`, which has `nbytes` bytes."""
-
-    nbytes: int
-    part: bytes
-
-
 class Recorded(Message):
-    """Part of a recording, between two moments: an XSpace, and the same for Perfetto, as gzipped JSON.
-
-    A recording has several if other recordings began or ended meanwhile. The XSpace is empty, and `why` has the reason,
-    if the profiler failed.
-    """
+    """Recording: an XSpace, and the same for Perfetto, as gzipped JSON."""
 
     host: str
-    xspace: bytes = b""
-    trace: bytes = b""
-    why: str = ""
+    xspace: bytes
+    trace: bytes
 
 
 class Annotation(Message):

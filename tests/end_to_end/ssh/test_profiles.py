@@ -28,7 +28,7 @@ PROFILED = """
         for plane in ProfileData.from_file(str(path)).planes:
             for event in (event for line in plane.lines for event in line.events):
                 if event.name == "around" or event.name.startswith("profiled(f32[4,4]) of "):
-                    found["jitserver" in path.name, event.name.partition("(")[0]] = event.start_ns, event.end_ns
+                    found["_daemon" in path.name, event.name.partition("(")[0]] = event.start_ns, event.end_ns
     print(json.dumps([found[False, "around"], found[True, "around"], found[True, "profiled"]]))
 """
 

@@ -60,8 +60,8 @@ class Profile:
             path.name.removesuffix(".xplane.pb"): events_of(ProfileData.from_file(str(path)))
             for path in self.directory.glob("*.xplane.pb")
         }
-        [self.here] = [events for host, events in self.hosts.items() if "jitserver" not in host]
-        self.there = [event for host, events in self.hosts.items() if "jitserver" in host for event in events]
+        [self.here] = [events for host, events in self.hosts.items() if "_daemon" not in host]
+        self.there = [event for host, events in self.hosts.items() if "_daemon" in host for event in events]
 
     def named(self, start: str) -> list[Event]:
         """The daemon's events whose names start so, in order."""
@@ -115,7 +115,7 @@ def test_the_daemon_is_another_host_on_the_same_clock(daemon: str, tmp_path: Pat
     trace = json.loads(gzip.decompress((profile.directory / "perfetto_trace.json.gz").read_bytes()))["traceEvents"]
     processes = {e["pid"]: e["args"]["name"] for e in trace if e.get("name") == "process_name"}
     [shown] = [event for event in trace if event.get("name") == run.name]
-    assert re.fullmatch(r".*-jitserver /host:CPU", processes[shown["pid"]])
+    assert re.fullmatch(r".*_daemon /host:CPU", processes[shown["pid"]])
     assert shown["ts"] * 1000 == pytest.approx(run.start, abs=1000)
     assert any(event.get("name") == "around" and event["pid"] != shown["pid"] for event in trace)
 
@@ -182,32 +182,27 @@ def test_annotations_are_those_of_the_thread_that_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("warm")
-def test_each_client_has_what_happened_while_it_recorded(daemon: str, counts: Callable[..., Any]) -> None:
-    def calls(parts: Any) -> list[list[str]]:
-        found = [events_of(ProfileData.from_serialized_xspace(part.xspace)) for part in parts]
-        return [[e.name.partition("(")[0] for e in part if " of process " in e.name] for part in found]
-
-    recordings = []
-    for step in (profiled_step, other_step):
-        recordings.append(Recording(settings(), Record()))
-        np.asarray(step(X))
-    assert counts()["recordings"] == 2
-    first, second = recordings
-    first.end()
-    assert calls(first.parts()) == [["profiled_step"], ["other_step"]]
-    np.asarray(profiled_step(X))
-    second.end()
-    assert calls(second.parts()) == [["other_step"], ["profiled_step"]]
-    for recording in recordings:
-        recording.close()
+def test_the_daemon_records_for_one_client_at_a_time(
+    daemon: str, tmp_path: Path, counts: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = Recording(settings(), Record())
+    with jax.profiler.trace(tmp_path):
+        np.asarray(profiled_step(X))
+    assert counts()["recordings"] == 1
+    assert re.fullmatch("jitserver: the daemon is not in this profile: .* another client.*\n", capsys.readouterr().err)
+    assert Profile(tmp_path).there == []
+    other.end()
+    found = events_of(ProfileData.from_serialized_xspace(other.fetched().xspace))
+    assert any(event.name.startswith("profiled_step(") for event in found)
+    other.connection.close()
     assert counts()["recordings"] == 0
 
 
 def test_the_clock_is_measured_between_two_machines(daemon: str) -> None:
     recording = Recording(settings(), Record())
-    assert recording.clock_ahead == 0  # of this machine
+    assert recording._clock_ahead == 0  # of this machine
     assert abs(recording._measured()) < 60 * 10**9  # it is in fact this machine's, too
-    recording.close()
+    recording.connection.close()
 
 
 def test_a_client_that_is_killed_records_no_more(
@@ -236,7 +231,7 @@ def test_a_daemon_that_is_reached_later_is_recorded_from_then_on(tmp_path: Path)
     for session in process.sessions():
         session.disconnect()
     with jax.profiler.trace(tmp_path):
-        assert observer._observer._recordings == {}
+        assert observer._observer._recordings == []
         with TraceAnnotation("around"):
             np.asarray(profiled_step(X))
     profile = Profile(tmp_path)
@@ -249,12 +244,12 @@ def test_sessions_of_the_profiler_within_another_one_change_nothing(
     daemon: str, tmp_path: Path, counts: Callable[..., Any]
 ) -> None:
     with jax.profiler.trace(tmp_path):
-        inner = profiler.session(1, False, {})
+        inner = profiler.session(Record(1, False))
         assert counts()["recordings"] == 1
         del inner  # its `stop` would raise, as XLA has one session at a time
         np.asarray(profiled_step(X))
     assert len(Profile(tmp_path).named("profiled_step")) == 1
-    dropped = profiler.session(1, False, {})
+    dropped = profiler.session(Record(1, False))
     assert counts()["recordings"] == 1
     del dropped
     assert counts()["recordings"] == 0
@@ -265,10 +260,9 @@ def test_a_daemon_that_exits_meanwhile_leaves_the_profile_of_this_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with jax.profiler.trace(tmp_path):
-        [recording] = observer._observer._recordings.values()
-        assert recording is not None
-        recording._connection._channel.stream.shut_down()
-        recording._connection.close()
+        [recording] = observer._observer._recordings
+        recording.connection._channel.stream.shut_down()
+        recording.connection.close()
     assert re.fullmatch("jitserver: the daemon is not in this profile: .*\n", capsys.readouterr().err)
     assert Profile(tmp_path).there == []
 
