@@ -24,11 +24,12 @@ class Recorder:
 
     Attributes:
         is_on: whether it records. A plain attribute, because each Run reads it.
+        used: held while it records.
     """
 
     def __init__(self) -> None:
         self.is_on = False
-        self._used = threading.Lock()
+        self.used = threading.Lock()
 
     def begin(self, options: Record) -> "Recording":
         """Begin a recording.
@@ -37,20 +38,15 @@ class Recorder:
             RuntimeError: there is one already.
             Exception: XLA's profiler does not start. The exception may be of any type.
         """
-        if not self._used.acquire(blocking=False):
+        if not self.used.acquire(blocking=False):
             raise RuntimeError("the daemon records for another client, and can do so for one at a time")
         try:
             session = profiler.session(options)
         except BaseException:
-            self._used.release()
+            self.used.release()
             raise
         self.is_on = True
         return Recording(self, session)
-
-    def end(self) -> None:
-        """Let the next recording begin."""
-        self.is_on = False
-        self._used.release()
 
 
 class Recording:
@@ -79,7 +75,8 @@ class Recording:
         try:
             xspace: bytes = session.stop()
         finally:
-            self._recorder.end()
+            self._recorder.is_on = False
+            self._recorder.used.release()
         return xspace
 
 

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from jitclient.jaxside import internals
 from jitclient.wire.recording import Record
 
@@ -19,11 +21,9 @@ def session(asked: Record) -> Any:
     """
     profiler, options_class = internals.profiler()
     options = options_class()
-    options.python_tracer_level = 0
-    options.raise_error_on_start_failure = True
-    options.host_tracer_level, options.enable_hlo_proto = asked.host_tracer_level, asked.enable_hlo_proto
-    if asked.advanced_configuration:
-        options.advanced_configuration = asked.advanced_configuration
+    options.python_tracer_level, options.raise_error_on_start_failure = 0, True
+    for name, value in msgspec.structs.asdict(asked).items():
+        setattr(options, name, value)
     return profiler.ProfilerSession(options)
 
 
@@ -50,32 +50,25 @@ def observe(observer: Any) -> None:
     own_session: Any = profiler.ProfilerSession
 
     class ProfilerSession(own_session):  # type: ignore[misc]
-        _is_followed = False  # so after an error of `__init__`
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            self._is_followed = observer.begin(args[0] if args else kwargs.get("options"))
-
-        def _end(self, is_written: bool) -> None:
-            is_followed, self._is_followed = self._is_followed, False
-            if is_followed:
-                observer.end(is_written)
+        def __init__(self, *options: Any) -> None:
+            super().__init__(*options)
+            observer.begin(id(self), *options)
 
         def stop(self) -> Any:
-            self._end(is_written=False)
+            observer.end(id(self), is_written=False)
             return super().stop()
 
         def stop_and_get_profile_data(self) -> Any:
-            self._end(is_written=True)
+            observer.end(id(self), is_written=True)
             return super().stop_and_get_profile_data()
 
         def stop_and_export(self, directory: str) -> None:
-            self._end(is_written=True)
+            observer.end(id(self), is_written=True)
             super().stop_and_export(directory)
             observer.written(directory)
 
         def __del__(self) -> None:
-            self._end(is_written=False)
+            observer.end(id(self), is_written=False)
 
     def export(own: Any, data: Any, directory: str, *args: Any, **kwargs: Any) -> Any:
         found = own(data, directory, *args, **kwargs)

@@ -32,19 +32,17 @@ class Observer:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._followed = 0  # id of XLA's session
         self._options: Record | None = None
         self._asked = set[bytes]()  # daemon processes
         self._recordings: list[Recording] = []
         self._stop_annotations: Callable[[], None] = lambda: None
 
-    def begin(self, given: Any) -> bool:
-        """Record the daemons of this process's sessions: those with a connection, and those that get one.
-
-        Returns:
-            Whether it does. A session of XLA's within another one is ignored.
-        """
-        if self._options is not None:
-            return False
+    def begin(self, profiled: int, given: Any = None) -> None:
+        """Record the daemons of all sessions that have or get a connection, unless this is within another recording."""
+        if self._followed:
+            return
+        self._followed = profiled
         with _noticed():
             from jitclient.session import annotations, link
             from jitclient.wire.recording import Record
@@ -58,14 +56,15 @@ class Observer:
             for session in process.sessions():
                 if session.connection is not None:
                     self._record(session)
-        return True
 
-    def end(self, is_written: bool) -> None:
+    def end(self, profiled: int, is_written: bool) -> None:
         """Wait for the calls of this process, and end the recordings, which may be written later."""
+        if self._followed != profiled:
+            return
         with _noticed():
             from jitclient.session import annotations, link
 
-            self._options = None
+            self._followed, self._options = 0, None
             link.call_when_connected(None)
             self._stop_annotations()
             annotations.stop()
@@ -125,7 +124,8 @@ class Observer:
         """Leave all recordings to the parent, in a forked child."""
         for recording in self._recordings:
             recording.connection.abandon()
-        self._lock, self._recordings, self._options = threading.Lock(), [], None
+        self._lock, self._recordings = threading.Lock(), []
+        self._followed, self._options = 0, None
 
 
 @contextlib.contextmanager

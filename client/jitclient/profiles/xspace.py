@@ -6,29 +6,22 @@ has planes, their field 3 has lines, and field 3 of these is a time. The last va
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 _NUMBER = re.compile(rb"[\x80-\xff]*[\x00-\x7f]")
 
 
-def moved(xspace: bytes, later: int) -> bytes:
-    """Return a recording whose lines are later by some nanoseconds."""
-    return _changed(xspace, 1, lambda plane: _changed(plane, 3, lambda line: _moved_line(line, later)))
-
-
-def _moved_line(line: bytes, later: int) -> bytes:
-    before_events = itertools.takewhile(lambda field: field[0] < 4, _fields(line))
-    times = (_number(line, content)[0] for number, _, content, _ in before_events if number == 3)
-    return line + _encoded(3 << 3) + _encoded((next(times, 0) + later) % (1 << 64))
-
-
-def _changed(message: bytes, wanted: int, change: Callable[[bytes], bytes]) -> bytes:
-    """Return a message after a change of one of its fields, of which there may be several."""
+def moved(message: bytes, later: int, path: tuple[int, ...] = (1, 3)) -> bytes:
+    """Return a recording whose lines are later by some nanoseconds, or a part of it, with the fields to its lines."""
+    if not path:
+        before_events = itertools.takewhile(lambda field: field[0] < 4, _fields(message))
+        times = (_number(message, content)[0] for number, _, content, _ in before_events if number == 3)
+        return message + _encoded(3 << 3) + _encoded((next(times, 0) + later) % (1 << 64))
     parts = []
     for number, begin, content, end in _fields(message):
-        if number == wanted:
-            changed = change(message[content:end])
-            parts += [message[begin : begin + 1], _encoded(len(changed)), changed]
+        if number == path[0]:
+            inner = moved(message[content:end], later, path[1:])
+            parts += [message[begin : begin + 1], _encoded(len(inner)), inner]
         else:
             parts.append(message[begin:end])
     return b"".join(parts)
@@ -36,16 +29,17 @@ def _changed(message: bytes, wanted: int, change: Callable[[bytes], bytes]) -> b
 
 def _fields(message: bytes) -> Iterator[tuple[int, int, int, int]]:
     """Yield the fields of a message: number, and where they, their contents and the next ones begin."""
-    begin = 0
-    while begin < len(message):
-        tag, content = _number(message, begin)
-        length, end = {1: (8, content), 5: (4, content)}.get(tag & 7) or _number(message, content)
-        if tag & 7 == 2:
-            content = end
-        if tag & 7:
-            end += length
-        yield tag >> 3, begin, content, end
+    end = 0
+    while end < len(message):
         begin = end
+        tag, content = _number(message, begin)
+        kind = tag & 7
+        if kind == 2:
+            length, content = _number(message, content)
+            end = content + length
+        else:
+            end = content + {1: 8, 5: 4}[kind] if kind else _number(message, content)[1]
+        yield tag >> 3, begin, content, end
 
 
 def _number(message: bytes, at: int) -> tuple[int, int]:

@@ -1,6 +1,5 @@
 """Profiles of this process with the daemon's work: what lies in the log directory after `jax.profiler.trace`."""
 
-import contextlib
 import gzip
 import json
 import os
@@ -9,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,21 +82,16 @@ def warm(daemon: str) -> None:
         np.asarray(step(step(X)))
 
 
-@contextlib.contextmanager
-def nothing_recorded_after(daemon: str, counts: Callable[..., Any]) -> Iterator[None]:
-    yield
-    assert counts()["recordings"] == 0
-    assert not annotations.are_sent
-    assert "__enter__" not in vars(TraceAnnotation)
-
-
 @pytest.mark.cpu(reason="a profiler that records operations")
 @pytest.mark.usefixtures("warm")
 def test_the_daemon_is_another_host_on_the_same_clock(daemon: str, tmp_path: Path, counts: Callable[..., Any]) -> None:
-    with nothing_recorded_after(daemon, counts), jax.profiler.trace(tmp_path, create_perfetto_trace=True):
+    with jax.profiler.trace(tmp_path, create_perfetto_trace=True):
         assert counts()["recordings"] == 1
         with TraceAnnotation("around", of="the call"):
             np.asarray(profiled_step(X))
+    assert counts()["recordings"] == 0
+    assert not annotations.are_sent
+    assert "__enter__" not in vars(TraceAnnotation)
     profile = Profile(tmp_path)
     assert len(profile.hosts) == 2
     [run] = profile.named("profiled_step(f32[32,32]) of process ")
@@ -182,6 +176,19 @@ def test_annotations_are_those_of_the_thread_that_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("warm")
+def test_the_daemon_records_with_the_options_of_the_profile(tmp_path: Path) -> None:
+    options = jax.profiler.ProfileOptions()
+    options.host_tracer_level, options.enable_hlo_proto = 3, False
+    options.advanced_configuration = {"gpu_num_chips_to_profile_per_task": 1}
+    options.python_tracer_level, options.raise_error_on_start_failure = 0, True  # as the daemon has
+    with jax.profiler.trace(tmp_path, profiler_options=options):
+        np.asarray(profiled_step(X))
+    profiles = [ProfileData.from_file(str(path)) for path in tmp_path.rglob("*.xplane.pb")]
+    here, there = (dict(one.find_plane_with_name("Task Environment").stats)["profile_options"] for one in profiles)
+    assert here == there
+
+
+@pytest.mark.usefixtures("warm")
 def test_the_daemon_records_for_one_client_at_a_time(
     daemon: str, tmp_path: Path, counts: Callable[..., Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -257,7 +264,7 @@ def test_sessions_of_the_profiler_within_another_one_change_nothing(
 
 @pytest.mark.usefixtures("warm")
 def test_a_daemon_that_exits_meanwhile_leaves_the_profile_of_this_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with jax.profiler.trace(tmp_path):
         [recording] = observer._observer._recordings

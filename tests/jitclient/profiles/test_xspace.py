@@ -17,8 +17,7 @@ def recorded() -> bytes:
     session = profiler.session(Record())
     with TraceAnnotation("within", step=7):
         jax.block_until_ready(jax.jit(lambda x: x @ x)(np.ones((8, 8))))
-    found: bytes = session.stop()
-    return found
+    return bytes(session.stop())
 
 
 def events(recording: bytes) -> dict[tuple[str, str, str, int], tuple[float, float, dict[str, Any]]]:

@@ -1,5 +1,7 @@
 """Recordings of the daemon's profiler, where it fails, and the annotations of clients."""
 
+from unittest.mock import Mock
+
 import pytest
 from jax.profiler import ProfileData, TraceAnnotation
 
@@ -16,12 +18,9 @@ def names(recording: Recording) -> list[str]:
 
 
 def test_a_profiler_that_does_not_start_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: object) -> None:
-        raise ValueError("another one is active")
-
     records = Recorder()
     with monkeypatch.context() as patched:
-        patched.setattr(profiler, "session", refuse)
+        patched.setattr(profiler, "session", Mock(side_effect=ValueError("another one is active")))
         with pytest.raises(ValueError, match="another one is active"):
             records.begin(Record())
     assert not records.is_on
@@ -46,11 +45,8 @@ def test_there_is_one_recording_at_a_time() -> None:
 
 
 def test_a_profiler_that_fails_at_the_end_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Failing:
-        def stop(self) -> None:
-            raise ValueError("it broke")
-
-    monkeypatch.setattr(profiler, "session", lambda _: Failing())
+    failing = Mock(stop=Mock(side_effect=ValueError("it broke")))
+    monkeypatch.setattr(profiler, "session", lambda _: failing)
     records = Recorder()
     recording = records.begin(Record())
     with pytest.raises(ValueError, match="it broke"):
@@ -65,9 +61,7 @@ def test_a_recording_is_fetched_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     while len(parts[-1]) == 100:
         parts.append(recording.fetch(100 * len(parts)))
     found = decoded(b"".join(parts), Recorded)
-    assert found.host
-    assert found.xspace
-    assert found.trace
+    assert all((found.host, found.xspace, found.trace))
 
 
 def test_annotations_end_with_their_connection() -> None:
