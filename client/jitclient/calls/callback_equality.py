@@ -34,10 +34,10 @@ def are_equal(here: Any, there: Any) -> bool:
     Functions and their contents are compared part by part, because the parts may be of any type. Other objects are
     compared by their captures.
     """
-    return _are_equal(here, there, set())
+    return _are_equal(here, there, {})
 
 
-def _are_equal(here: Any, there: Any, seen: set[tuple[int, int]]) -> bool:
+def _are_equal(here: Any, there: Any, seen: dict[tuple[int, int], Any]) -> bool:
     if here is there or (id(here), id(there)) in seen:
         return True
     if type(here) is not type(there):
@@ -48,7 +48,7 @@ def _are_equal(here: Any, there: Any, seen: set[tuple[int, int]]) -> bool:
     mine, others = (parts_of(here), parts_of(there)) if parts_of else (None, None)
     if mine is None or others is None:
         return is_same_capture(here, there)
-    seen.add((id(here), id(there)))
+    seen[id(here), id(there)] = here, there  # kept alive, so that the ids stay theirs
     return len(mine) == len(others) and all(_are_equal(*both, seen) for both in zip(mine, others, strict=True))
 
 

@@ -84,6 +84,7 @@ class OwnTrace:
         self._traced: Any = None
         self._lowered: Any = None
         self._evidence: Evidence | None = None
+        self._depends: Hashable = None
         self.seconds = 0.0
         self.reads = manifest.Reads(unobserved_reason="the trace has not run")
 
@@ -108,7 +109,10 @@ class OwnTrace:
             Raised: the function raised an exception.
         """
         self._platform, self._order, self._sees_own_devices = platform, order, not devices
+        if self._traced is not None and depends != self._depends:
+            self.reads = manifest.Reads(unobserved_reason="the function has changed since it was traced")
         if self._traced is None:
+            self._depends = depends
             jitted = self._jitted()
             if not self._is_traced(jitted, devices, depends, expected):
                 jitted.clear_cache()

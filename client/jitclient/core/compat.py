@@ -47,6 +47,14 @@ def version_of(names: Mapping[Any, Any], is_of_instance: bool) -> ctypes.c_uint6
     return ctypes.c_uint64.from_address(id(held) + 3 * ctypes.sizeof(ctypes.c_void_p))
 
 
+_MODULES_VERSION = version_of(sys.modules, False)
+
+
+def modules_stamp() -> int:
+    """Return a number that changes when a module comes or goes: where Python has no such number, their count."""
+    return len(sys.modules) if _MODULES_VERSION is None else _MODULES_VERSION.value
+
+
 def type_variable(name: str, bound: Any, constraints: Any, co: bool, contra: bool, infers_variance: bool) -> Any:
     """Return a type variable; only one that infers its variance needs a keyword that is new (3.12, PEP 695)."""
     inferred = {"infer_variance": True} if infers_variance else {}

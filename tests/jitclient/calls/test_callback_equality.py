@@ -95,6 +95,16 @@ def test_what_cannot_be_captured_is_the_same_only_if_it_is_identical() -> None:
     assert not are_equal(closed_over(held), closed_over(other))
 
 
+def test_no_part_of_many_objects_of_jax_is_left_out() -> None:
+    """Their attributes are in dictionaries that live for one comparison only, so that a later one may have its id."""
+    kind = type("Held", (), {"__module__": "jax._src.callback", "__init__": lambda self, n: setattr(self, "n", n)})
+    for length in range(2, 12):
+        for last in range(length):
+            here, there = ([kind((n,)) for n in range(length)] for _ in range(2))
+            there[last].n = ("another",)
+            assert not are_equal(closed_over(here), closed_over(there))
+
+
 def test_where_a_trace_was_does_not_count() -> None:
     def here() -> list[str]:
         return traceback.format_tb(types.TracebackType(None, sys._getframe(1), 0, 1))

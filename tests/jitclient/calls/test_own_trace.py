@@ -108,6 +108,25 @@ def test_what_no_daemon_can_send_is_traced_there_once_for_all(own: Any, run_scri
         assert (made["traces"], made["client_traces"], made["local_runs"]) == (traces, 1, 0)
 
 
+def test_function_that_changed_since_it_was_traced_is_not_shared(own: Any, run_script: Callable[..., Any]) -> None:
+    program = """
+        import json, jitclient
+
+        FACTOR = {factor}
+
+        @jitclient.jit(deps=[])
+        def scaled(x):
+            return x * FACTOR
+
+        lowered = scaled.lower(5.0)
+        values = [lowered.compile()(5.0)]
+        FACTOR = 3.0
+        print(json.dumps([*map(float, (*values, lowered.compile()(5.0), scaled(5.0)))]))
+    """
+    assert run_script(program.format(factor=2.0), env=own.env) == [10, 10, 15]
+    assert run_script(program.format(factor=3.0), env=own.env) == [15, 15, 15]
+
+
 def test_another_input_is_another_program(own: Any, run_script: Callable[..., Any]) -> None:
     program = READS.format(use=USES["environment"], file="")
     first = run_script(program, env=own.env)

@@ -59,7 +59,7 @@ class Contents:
         self.places: list[tuple[str, str]] = []  # of the functions
         self.code: list[tuple[Any, ...]] = []  # of the functions, as first seen
         self.changed: tuple[tuple[str, str], ...] = ()  # places that the program had changed at the last look
-        self._n_modules = 0  # of all packages, at the last search
+        self._stamp = -1  # of all modules, at the last search
         self._are_known = False
         self._seen: dict[int, Any] = {}  # by id, which the values keep unique
         self._versions: list[Any] = []
@@ -89,11 +89,11 @@ class Contents:
 
     def add_loaded(self, are_known: bool = False) -> None:
         """Add the modules that were loaded since the last call; they need no look if they are known to be unchanged."""
-        if self._n_modules == len(sys.modules):
+        if self._stamp == compat.modules_stamp():
             return
         _count_changed_functions()
         self._are_known = are_known
-        self._n_modules, prefix = len(sys.modules), f"{self.package}."
+        self._stamp, prefix = compat.modules_stamp(), f"{self.package}."
         for name, module in dict(sys.modules).items():
             if f"{name}.".startswith(prefix) and isinstance(module, ModuleType) and self._is_new(module):
                 self._held = None
@@ -138,7 +138,7 @@ class Contents:
         while self.package == "jax" and (kind := _kind_of(of)) in ("function", "object") and self._is_new(value):
             if kind == "object":
                 self._add("object", module, path, vars(value))
-            elif type(value) is FunctionType and (value.__defaults__ or value.__kwdefaults__):
+            elif type(value) is FunctionType:
                 self.functions.append(value)
                 self.places.append((module, path))
                 self.code.append(code_of(value))

@@ -5,12 +5,12 @@ Their values may differ at the next run although every object is the same, so no
 
 import contextlib
 import functools
-import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 from jitclient.capture.user_code.names import MISSING, lookup
+from jitclient.core.compat import modules_stamp
 
 NAMED = {
     "builtins": "open input __import__ hash id",
@@ -36,7 +36,7 @@ NAMED = {
     "numpy": "load loadtxt genfromtxt fromfile memmap",
     "os": "environ environb getenv getenvb getcwd getcwdb listdir scandir walk fwalk stat lstat access readlink "
     "urandom getrandom getpid getppid getuid geteuid getgid getlogin getpriority cpu_count process_cpu_count "
-    "sched_getaffinity sysconf get_terminal_size getloadavg uname times open read popen system",
+    "sched_getaffinity sysconf get_terminal_size getloadavg umask uname times open read popen system",
     "os.path": "exists lexists isfile isdir islink getmtime getatime getctime getsize expanduser abspath realpath",
     "pkgutil": "find_loader get_data get_importer get_loader iter_importers iter_modules resolve_name walk_packages",
     "platform": "architecture machine node platform processor release system uname version",
@@ -112,7 +112,7 @@ AMBIENT_MODULES = frozenset(NAMED) - {"builtins"} | {"numpy.random"}
 
 
 @functools.lru_cache(maxsize=1)
-def _objects(n_modules: int) -> dict[int, tuple[str, Any]]:
+def _objects(stamp: int) -> dict[int, tuple[str, Any]]:
     names = [(module, name) for module, text in NAMED.items() for name in text.split()]
     found = [(f"{module}.{name}".removeprefix("builtins."), lookup(module, name)) for module, name in names]
     # Keep `obj` alive, since its id is unique only while it lives.
@@ -120,17 +120,17 @@ def _objects(n_modules: int) -> dict[int, tuple[str, Any]]:
 
 
 @functools.lru_cache(maxsize=1)
-def _kinds(n_modules: int) -> dict[type, str]:
+def _kinds(stamp: int) -> dict[type, str]:
     found = {lookup(*name.rsplit(".", 1)): label for name, label in KINDS.items()}
     return {kind: label for kind, label in found.items() if kind is not MISSING}
 
 
 def ambient_name(obj: Any) -> str | None:
     """Return the name of the ambient input that an object is, or None if it is none."""
-    name, _ = _objects(len(sys.modules)).get(id(obj), (None, None))
+    name, _ = _objects(modules_stamp()).get(id(obj), (None, None))
     if name is not None:
         return name
-    kinds = _kinds(len(sys.modules))
+    kinds = _kinds(modules_stamp())
     if issubclass(type(obj), tuple(kinds)):
         label = next(label for kind, label in kinds.items() if issubclass(type(obj), kind))
         return f"{label} {getattr(obj, 'name', '')!r}"
@@ -144,6 +144,11 @@ def _bound_to(owner: Any, method: str) -> str | None:
     for module, attribute in GENERATORS.items():
         if owner is lookup(module, attribute):
             return f"{module.removesuffix('.mtrand')}.{method}"
+    return clock_of(owner, method)
+
+
+def clock_of(owner: Any, method: str) -> str | None:
+    """Return the name of a method of a class of `datetime` that returns the current time; None if it does not."""
     for name, methods in CLOCKS.items():
         if method in methods and owner is lookup("datetime", name):
             return f"datetime.{name}.{method}"

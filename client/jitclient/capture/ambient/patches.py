@@ -94,7 +94,7 @@ def find_patches(package: str) -> tuple[Place, ...]:
 def _changed_functions(contents: Contents) -> Iterator[Place]:
     for function, (module, path), before in zip(contents.functions, contents.places, contents.code, strict=True):
         if not all(map(operator.is_, before, code_of(function))):
-            yield module, f"{path}.__defaults__"
+            yield module, f"{path}.{'__code__' if before[0] is not function.__code__ else '__defaults__'}"
 
 
 def _changed(contents: Contents, space: Namespace, names: dict[Any, Any]) -> Iterator[Any]:

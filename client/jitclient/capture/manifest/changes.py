@@ -35,7 +35,7 @@ def changed_counters(before: Tree, after: Tree) -> list[Place] | None:
 
 
 def _changed_counters(before: Tree, after: Tree, place: Place) -> Iterator[Place]:
-    if issubclass(type(before), int) and issubclass(type(after), int):
+    if type(before) is int and type(after) is int:
         yield from () if before == after else (place,)
     elif before is None and type(after) is tuple:
         # The object was made on first use. Its place still counts in comparisons, because a program may set it itself.
@@ -85,12 +85,12 @@ def _is_count(tree: Tree) -> bool:
 
 
 def remove_places(tree: Tree, places: Iterable[Place]) -> Tree:
-    """Return a description without the parts at some places, and without the numbers of repeated objects."""
+    """Return a description without the parts at some places."""
     places = list(places)
     if () in places:
         return ("grown", *sorted(_settings(tree, {place[0] for place in places if place})))
     if type(tree) is not tuple or tree[0] == "again":
-        return tree[:1] if type(tree) is tuple else tree
+        return tree
     kind, *held = tree
     below = [[place[1:] for place in places if place[0] == n] for n in range(1, len(tree))]
     if kind in _ROWS:

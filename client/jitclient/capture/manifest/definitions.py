@@ -18,7 +18,7 @@ from jitclient.capture.manifest.places import (
 )
 from jitclient.capture.user_code.bytecode import refs_of
 from jitclient.capture.user_code.code import Kept, canonical_code
-from jitclient.capture.user_code.names import MISSING, content_of
+from jitclient.capture.user_code.names import MISSING, content_of, lookup
 from jitclient.capture.user_code.ownership import functions_in
 from jitclient.capture.user_code.registry import is_node
 from jitclient.core.digests import digest
@@ -54,13 +54,18 @@ def bytes_of(tree: Tree) -> bytes:
         return b""
 
 
+def _is_named(function: FunctionType, module: str, name: str) -> bool:
+    """Return whether a name leads to a function; that of a wrapper may lead to what it wraps."""
+    return "<locals>" not in name and any(each is function for each in functions_in(lookup(module, name)))
+
+
 def function_tree(function: FunctionType, describe: Describe) -> Tree:
     """Return the description of a function: its definition, its code, and the data in defaults, closure and attributes.
 
     Functions of JAX's own stack and the standard library are described by module and name alone.
     """
-    module, name, code = function.__module__, function.__qualname__, function.__code__
-    if is_foundation(module) and "<locals>" not in name:
+    module, name, code = str(function.__globals__.get("__name__")), function.__qualname__, function.__code__
+    if is_foundation(module) and _is_named(function, module, name):
         return ("function", module, name)
     caches = _CACHES_OF_DISPATCH if function.__globals__ is vars(functools) else frozenset()
     held: list[tuple[str, Any]] = [
@@ -73,7 +78,7 @@ def function_tree(function: FunctionType, describe: Describe) -> Tree:
         held.append(("closure", [content_of(cell) for each, cell in cells if each not in caches]))
     if not is_users(module):
         rows = (FIELDS, *((part, describe(value)) for part, value in held if value))
-        return ("function", module if type(module) is str else "", name, code_digest(code), rows)
+        return ("function", module, name, code_digest(code), rows)
     names = function.__globals__
     held.append(("globals", [names[each] for each in sorted(refs_of(code).globals) if each in names]))
     # The canonical code has no line numbers, so an edit that only moves the function changes nothing.

@@ -135,6 +135,8 @@ class Observation:
                 state[counted] = digests.under(counted, before)
             else:
                 nonrepeatable = nonrepeatable or name
+        if self._ambient.startswith("datetime."):
+            nonrepeatable = nonrepeatable or self._ambient
         nonrepeatable = nonrepeatable or next((name for name, value in state.items() if value == OF_PROCESS), "")
         by_name = dict(sorted((self._named(name), value) for name, value in state.items()))
         return Reads(tuple(by_name), tuple(by_name.values()), nonrepeatable, self._ambient)

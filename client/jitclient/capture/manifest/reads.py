@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from jitclient.capture.ambient.inputs import HARMLESS, RANDOM_FRAME_MODULES, ambient_name
+from jitclient.capture.ambient.inputs import HARMLESS, RANDOM_FRAME_MODULES, ambient_name, clock_of
 from jitclient.capture.codec.plain import is_plain
 from jitclient.capture.manifest.definitions import is_class_data, is_data
 from jitclient.capture.manifest.places import (
@@ -99,6 +99,8 @@ def ambient_of(code: CodeType, names: Names) -> str:
                 found = ambient_name(value) if is_known else None
                 if found is not None and found not in HARMLESS and value is not described:
                     return found
+                if part is not None and (clock := clock_of(value, part)):
+                    return clock
                 value = ABSENT if value is ABSENT or part is None else attribute(value, part)
     return ""
 

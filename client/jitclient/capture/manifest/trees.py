@@ -17,7 +17,7 @@ import sys
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from jitclient.capture.codec.plain import ATOMS, is_plain
@@ -62,7 +62,7 @@ _HANDLES = frozenset(
     {
         *("_ctypes", "_io", "_thread", "abc", "asyncio", "concurrent", "ctypes", "importlib", "inspect", "io"),
         *("logging", "multiprocessing", "select", "selectors", "socket", "ssl", "subprocess", "tempfile", "threading"),
-        *("typing", "unittest", "warnings"),
+        *("unittest", "warnings"),
     }
 )
 """Modules whose objects are handles, or hold objects that other imports made."""
@@ -278,7 +278,8 @@ class _Walk:
         return ("id of", self._modules[key]) if key in self._modules else key
 
     def _list(self, value: Any) -> Tree:
-        return ("list", *map(self.tree, self._held(value, list)))
+        limit = value.maxlen if type(value) is collections.deque else None
+        return ("list" if limit is None else f"list of {limit}", *map(self.tree, self._held(value, list)))
 
     def _tuple(self, value: Any) -> Tree:
         return ("tuple", *map(self.tree, value))
@@ -373,10 +374,12 @@ class _Walk:
         if name_of(kind) in ("Generator", "RandomState") and module_of(kind).startswith("numpy.random"):
             bits = value.bit_generator if name_of(kind) == "Generator" else value._bit_generator
             return (ADVANCING, name_of(kind), self.tree(bits.state))
-        if name_of(kind) == "ndarray" or hasattr(value, "dtype"):
+        if name_of(kind) == "ndarray" or (hasattr(value, "dtype") and hasattr(value, "__array__")):
             return self._array(value)
         if name_of(kind).endswith("DType"):
             return ("dtype", str(value))
+        if not hasattr(value, "__wrapped__") and (made := self._reduced(value)) is not None:
+            return made
         names = [self.tree(getattr(value, name, None)) for name in ("__module__", "__qualname__", "__name__")]
         rows = [
             (name, self.tree(held))
@@ -385,6 +388,14 @@ class _Walk:
         ]
         wrapped = getattr(value, "__wrapped__", None)
         return ("named", module_of(kind), name_of(kind), *names, (FIELDS, *rows), self.tree(wrapped))
+
+    def _reduced(self, value: Any) -> Tree | None:
+        """Return the description of an object by its own pickling; None if it has none."""
+        try:
+            made = value.__reduce_ex__(4)
+        except Exception:
+            return None
+        return ("reduced", self.tree([list(part) if isinstance(part, Iterator) else part for part in made]))
 
     def _array(self, value: Any) -> Tree:
         import numpy as np
@@ -397,7 +408,8 @@ class _Walk:
         if held.dtype.hasobject:
             return ("objects", str(held.shape), *self._all(*held.ravel().tolist()))
         own = self.tree(fields_of(value)) if type(value) is not np.ndarray and isinstance(value, np.ndarray) else None
-        return ("array", name_of(type(value)), str(held.dtype), str(held.shape), digest(held.tobytes()), own)
+        is_weak = bool(getattr(value, "weak_type", False))
+        return ("array", name_of(type(value)), str(held.dtype), is_weak, str(held.shape), digest(held.tobytes()), own)
 
     def _object(self, value: Any) -> Tree:
         kind = type(value)
@@ -405,6 +417,10 @@ class _Walk:
         # Each thread makes its stacks on first use.
         if issubclass(kind, threading.local):
             rows = [row for row in rows if type(row[1]) is not tuple or len(row[1]) > 1]
+        # What an object holds that is written in C may show in its pickle only.
+        if not rows and _has_own_pickle(kind) and not issubclass(kind, threading.local):
+            made = self._reduced(value)
+            return ("opaque", name_of(kind)) if made is None else made
         return ("object", self.tree(kind), self._contents(value, kind), (FIELDS, *rows))
 
     def _contents(self, value: Any, kind: type) -> Tree:
@@ -413,6 +429,11 @@ class _Walk:
             if issubclass(kind, base):
                 return self.tree(copy(value))
         return None if fields_of(value) or not issubclass(kind, BaseException) else ("opaque", name_of(kind))
+
+
+def _has_own_pickle(kind: type) -> bool:
+    names = ("__reduce__", "__reduce_ex__", "__getstate__")
+    return any(getattr(kind, name, None) is not getattr(object, name, None) for name in names)
 
 
 def _is_incidental(key: Any, held: Any) -> bool:
@@ -427,7 +448,7 @@ def _plain_items(module: Any) -> list[tuple[str, Any]]:
 
 
 def _fields(value: Any) -> list[tuple[str, Any]]:
-    rows = [*dict(fields_of(value)).items(), *slots_of(value)]
+    rows = [*dict(fields_of(value)).items(), *(row for row in slots_of(value) if not is_of_python(row[0]))]
     # The caches of generic functions follow from their registries.
     if module_of(type(value)) == "multipledispatch.dispatcher":
         return [row for row in rows if row[0] not in ("_cache", "_ordering")]
@@ -449,7 +470,7 @@ _Describe = Callable[[_Walk, Any], Tree]
 
 _BY_TYPE: dict[type, _Describe] = {
     **dict.fromkeys((dict, types.MappingProxyType), _Walk._dict),
-    **dict.fromkeys((list, collections.deque), _Walk._list),
+    **dict.fromkeys((list, collections.deque, *map(type, ({}.keys(), {}.values(), {}.items()))), _Walk._list),
     **dict.fromkeys((set, frozenset), _Walk._set),
     **dict.fromkeys(_BUILTIN, _Walk._builtin),
     **dict.fromkeys((staticmethod, classmethod), _Walk._bound),

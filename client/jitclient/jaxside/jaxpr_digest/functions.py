@@ -10,6 +10,7 @@ from jitclient.capture.user_code.code import canonical_code
 from jitclient.capture.user_code.installed import is_user_module
 from jitclient.capture.user_code.names import home_of
 from jitclient.capture.user_code.ownership import has_private_globals, is_user_function
+from jitclient.core.compat import modules_stamp
 from jitclient.jaxside.jaxpr_digest.combining import NotComparableError, combine
 
 
@@ -46,12 +47,12 @@ def primitive_digest(primitive: Any) -> bytes | None:
 
     Return None for other primitives: their names may not be unique.
     """
-    home = _homes(len(sys.modules)).get(id(primitive))
+    home = _homes(modules_stamp()).get(id(primitive))
     return home and combine(b"primitive", primitive.name.encode(), *[part.encode() for part in home])
 
 
 @functools.lru_cache(maxsize=1)
-def _homes(n_modules: int) -> dict[int, tuple[str, str]]:
+def _homes(stamp: int) -> dict[int, tuple[str, str]]:
     """Return the module and name of each primitive; of several, the first in alphabetical order."""
     from jax.extend.core import Primitive
 

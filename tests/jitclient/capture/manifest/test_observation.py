@@ -591,6 +591,14 @@ def test_an_object_under_many_names_is_described_once(package: Write, monkeypatc
     assert sum(value is one.shared for value in walks) == 3
 
 
+def test_clock_that_a_package_reads_is_read_by_each_process(package: Write) -> None:
+    one = package(
+        "from datetime import datetime\ndef op(): return datetime.now().minute\ndef other(): return datetime.min"
+    )
+    assert reads_of(one.op).nonrepeatable == "datetime.datetime.now"
+    assert reads_of(one.other).nonrepeatable == ""
+
+
 def test_packages_with_too_much_state_are_not_observed(package: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     one = package("a, b, c = ([[n] for n in range(1000)] for _ in 'abc')\ndef op(): return a, b, c")
     assert reads_of(one.op).unobserved_reason == ""
