@@ -110,7 +110,7 @@ PHASES = {"aborts": "tracing", SEGFAULT: "tracing", "calls_back": "running"}
 
 def environments(folder: Path) -> list[Path]:
     """Return the cache's directories of environments."""
-    return [path for path in (folder / "cache").iterdir() if path.name != "stats"]
+    return [path for path in (folder / "cache").iterdir() if path.name != "daemons"]
 
 
 @pytest.fixture(autouse=True)

@@ -17,10 +17,14 @@ def open_lock(path: Path, mode: str = "a+") -> IO[str]:
         DaemonUnavailable: the file cannot be opened.
     """
     try:
-        flags = os.O_NOFOLLOW | os.O_NONBLOCK
-        return open(path, mode, opener=lambda name, given: os.open(name, given | flags, 0o600))
+        # It may hold the path of a socket, which need not be UTF-8.
+        return open(path, mode, encoding="utf-8", errors="surrogateescape", opener=_opened)
     except OSError as error:
         raise DaemonUnavailable(f"cannot open the lock file {path}: {error.strerror or error}") from error
+
+
+def _opened(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
 
 
 def lock(file: IO[Any] | int) -> None:

@@ -181,7 +181,7 @@ def test_no_memory_is_shared(host: Any, here: Session, counts: Callable[..., dic
 
 def test_its_people_see_who_is_connected(host: Any, here: Session, cli: Callable[..., Any]) -> None:
     x = jitclient.device_put(np.float32(1))
-    shown = cli("top", env={"JITSERVER_ADDRESS": host.socket, "COLUMNS": "300"}).stdout
+    shown = cli("status", "--calls", env={"JITSERVER_ADDRESS": host.socket, "COLUMNS": "300"}).stdout
     assert Path(sys.orig_argv[0]).name in shown
     held = cli("arrays", "ls", env={"JITSERVER_ADDRESS": host.socket}).stdout
     assert f"(pid {os.getpid()} on {socket.gethostname()})" in held

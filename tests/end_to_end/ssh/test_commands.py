@@ -51,7 +51,7 @@ def test_each_command_tells_of_the_daemon_there(host: Any, far: dict[str, str], 
     assert program["name"] == "stretched"
     assert told("cache", "show", "stretched")[0]["key"] == program["key"]
     assert told("arrays", "ls")["kept"][0]["name"] == "kept there"
-    assert told("top")["running"] is True
+    assert told("status", "--calls")["running"] is True
     assert told("arrays", "rm", "kept there") == ["kept there"]
 
 

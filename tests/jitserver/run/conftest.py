@@ -17,7 +17,7 @@ import pytest
 from ...prepared import prepared
 from . import state_probe
 
-SECONDS = 120
+SECONDS = 200
 
 STATE_PROBE = Path(state_probe.__file__).read_text()
 """Program that prints its whole state."""

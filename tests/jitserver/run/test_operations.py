@@ -12,6 +12,8 @@ from ...jitclient.api.programs import Program, python
 from .conftest import Environment, environment
 from .test_programs import jitserver
 
+pytestmark = pytest.mark.timeout(700)  # helpers are nice: they prepare operations while no other test has work
+
 COMMON = """
 x = jnp.linspace(-1, 1, 8)
 print(jnp.cos(x) * 2 + x, x.sum(), (x > 0).astype(int), jnp.where(x > 0, x, 0), jnp.stack([x, x])[1, 2:4])
@@ -216,7 +218,7 @@ def _until_prepared(made: Environment, until: Any) -> None:
     until(
         lambda: made.run(tried).stdout == f"{len(json.loads(learnt.read_bytes())['operations'])}\n",
         "operations are prepared",
-        120,
+        500,
     )
 
 
