@@ -287,16 +287,16 @@ def daemon(shared_daemon: str, request: pytest.FixtureRequest) -> Iterator[str]:
     Each new program is traced by its caller, too. A client trace is one that the daemon had no part in. When a caller's
     own trace raises, the daemon finishes its trace later, and counts it then.
     """
-    from jitclient.calls.usage import usage
+    from jitclient.core import events
 
     settle(shared_daemon)
     logged = _logs[shared_daemon].stat().st_size
-    before, local_before = status(shared_daemon), collections.Counter(usage.local)
+    before, local_before = status(shared_daemon), events.log.counted("local")
     yield shared_daemon
     settle(shared_daemon)
     print(_logs[shared_daemon].read_bytes()[logged:].decode())  # pytest shows it beside a failure
     after = status(shared_daemon)
-    here = f"; in this process: {dict(collections.Counter(usage.local) - local_before)}"
+    here = f"; in this process: {dict(events.log.counted('local').items() - local_before.items())}"
     assert after["local_runs"] == before["local_runs"], "something ran locally" + here
     assert after["client_traces"] == before["client_traces"], "something was traced in a client" + here
 

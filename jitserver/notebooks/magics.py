@@ -9,11 +9,8 @@ from IPython.core.magic import Magics, line_magic, magics_class
 
 from jitclient.api import keeping
 from jitclient.api.report import lines, report_of
-from jitclient.calls.usage import usage
 from jitclient.core.settings import settings
 from jitclient.errors import JitserverError
-from jitclient.jaxside.compilation_cache import made_in_each_run
-from jitclient.jaxside.compile_events import compile_events
 from jitclient.session.handshake import ask
 from jitclient.wire import labels
 from jitclient.wire.introspection import Status
@@ -73,5 +70,5 @@ class JitserverMagics(Magics):
             print(f"daemon    pid {found.pid} at {found.address}, on {', '.join(found.devices)}; it holds {held}")
         except (JitserverError, msgspec.MsgspecError) as error:
             print(f"daemon    none: {error}")
-        for each in lines(report_of(usage, compile_events, remade=made_in_each_run())):
+        for each in lines(report_of()):
             print(each)

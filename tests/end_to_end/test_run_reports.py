@@ -154,23 +154,23 @@ def test_a_decorated_script_has_a_page_however_it_ends(end: str, status: int, tm
     page = (tmp_path / "run.html").read_text()
     data = re.search(r'<script id="run" type="application/json">(.*?)</script>', page, re.DOTALL)
     assert data is not None
-    assert [each["program"] for each in json.loads(data.group(1))["programs"]] == ["tripled(f32[]*)"]
+    assert [each["program"] for each in json.loads(data.group(1))["otherData"]["programs"]] == ["tripled(f32[]*)"]
     assert "http" not in page
     assert sorted(each.name for each in tmp_path.iterdir()) == ["program.py", "run.html"]
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("daemon")
-def test_without_a_file_nothing_is_recorded(tmp_path: Path) -> None:
+def test_without_a_file_only_the_latest_events_are_kept(tmp_path: Path) -> None:
     more = """
-from jitclient.core import timeline
+from jitclient.core.events import log
 from jitclient.session import process
-loaded = {"jitclient.api.report_file", "jitclient.core.spans"} & sys.modules.keys()
-print(timeline.current, type(process.current).__name__, sorted(loaded))
+loaded = {"jitclient.api.report_file", "jitclient.session.timed_session"} & sys.modules.keys()
+print(log.is_asked, log.events.maxlen, type(process.current).__name__, sorted(loaded))
 """
     for report in ("", "text"):
         done = run(tmp_path, DECORATED + more, report=report)
-        assert done.stdout.splitlines() == ["6.0", "None Session []"], done.stderr
+        assert done.stdout.splitlines() == ["6.0", "False 1000 Session []"], done.stderr
     assert done.stderr.startswith("jitserver: programs  tripled(f32[]*)  found in memory")
 
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from jitclient.calls import exit_summary
-from jitclient.core import import_times, report_form, timeline
+from jitclient.core import events, import_times, report_form
 from jitclient.core.settings import settings
 
 _VARIABLE = "JITSERVER_REPORT"
@@ -52,7 +52,7 @@ def begin(
 def _report(
     form: str, name: str, packages: Sequence[str], preloaded: tuple[int, float] | None, why_fresh: str
 ) -> Callable[[], None]:
-    """Return the function that makes the report, and begin the time line if the report is written to a file."""
+    """Return the function that makes the report, and keep all events from now on if the report is written to a file."""
     if not report_form.is_file(form):
         from jitclient.api.report import print_report  # loads msgspec
 
@@ -60,7 +60,7 @@ def _report(
     # Loaded now: at the exit, the program may have changed where modules are found.
     from jitclient.api.report_file import write_report
 
-    line = timeline.begin()
+    events.log.ask()
     import_times.observe()
     # The program may change the working directory.
-    return functools.partial(write_report, exit_summary.absolute(form), line, name, packages, preloaded, why_fresh)
+    return functools.partial(write_report, exit_summary.absolute(form), name, packages, preloaded, why_fresh)

@@ -1,13 +1,12 @@
 """Report of `--report`: the programs used, the time that hits saved, and the work done in this process instead."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 import msgspec
 
-from jitclient.calls.usage import FOUND, Usage, usage
+from jitclient.core import events
 from jitclient.core.notices import print_line, print_notice
 from jitclient.jaxside.compilation_cache import made_in_each_run
-from jitclient.jaxside.compile_events import CompileEvents, compile_events
 from jitclient.jaxside.compiler import Remade
 from jitclient.wire import labels
 
@@ -79,7 +78,7 @@ def print_report(
     form: str, packages: Collection[str], preloaded: tuple[int, float] | None, why_fresh: str = ""
 ) -> None:
     """Print the report on stderr, as lines of text, or with the form "json" as one line of JSON."""
-    found = report_of(usage, compile_events, packages, preloaded, why_fresh, made_in_each_run())
+    found = report_of(packages, preloaded, why_fresh)
     if form == "json":
         print_line(msgspec.json.encode(found).decode())
     else:
@@ -88,37 +87,30 @@ def print_report(
 
 
 def report_of(
-    used: Usage,
-    events: CompileEvents,
-    packages: Collection[str] = (),
-    preloaded: tuple[int, float] | None = None,
-    why_fresh: str = "",
-    remade: Sequence[tuple[Remade, int, float]] = (),
+    packages: Collection[str] = (), preloaded: tuple[int, float] | None = None, why_fresh: str = ""
 ) -> Report:
-    """Return the report.
+    """Return the report of what was counted until now.
 
     Args:
-        used: the programs that this process used.
-        events: the compilations of this process's jax.
         packages: the installed packages whose jits run on the daemon.
         preloaded: how many modules a helper has imported, and the seconds that this took; None without a helper.
         why_fresh: why a run has no helper; empty if it has one, or is not `jitserver run`.
-        remade: the compilations that each run makes again.
     """
     imports = ImportsRow(*preloaded) if preloaded is not None else ImportsRow(why=why_fresh) if why_fresh else None
-    jax = JaxRow(events.found, events.saved_seconds, events.compiled, events.compiled_seconds)
+    log = events.log
+    jax = JaxRow(*log.total("found by jax"), *log.total("compiled by jax"))
+    got = sorted((log.counted("found") | log.counted("made")).items())
+    functions = log.counted("package")
+    stayed = sorted({package for package, _ in functions} - {*packages})
+    took = {name: [seconds for key, (_, seconds) in functions.items() if key[0] == name] for name in stayed}
     return Report(
-        used.total(*FOUND)[1] + events.saved_seconds,
-        [ProgramRow(got.program, got.level, *count, got.why) for got, count in sorted(dict(used.got).items())],
-        [LocalRow(name, what, times, why) for (name, what, why), times in sorted(dict(used.local).items())]
-        + [LocalRow(*_remade(*each)) for each in remade],
-        used.saved_compiling + events.saved_seconds,
+        log.total("found")[1] + jax.saved_seconds,
+        [ProgramRow(program, level, *count, why) for (program, level, why), count in got],
+        [LocalRow(name, what, times, why) for (name, what, why), (times, _) in log.counted("local").items()]
+        + [LocalRow(*_remade(*each)) for each in made_in_each_run()],
+        log.total("saved by jax")[1] + jax.saved_seconds,
         jax if jax.found + jax.compiled else None,
-        [
-            PackageRow(name, len(functions), sum(functions.values()))
-            for name, functions in sorted(dict(events.packages).items())
-            if name not in packages
-        ],
+        [PackageRow(name, len(seconds), sum(seconds)) for name, seconds in took.items()],
         imports,
     )
 

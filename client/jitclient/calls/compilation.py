@@ -27,7 +27,7 @@ from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.where_to_trace import Where
 from jitclient.capture.dump import Capture
 from jitclient.capture.manifest import A_DEBUGGER, path_of
-from jitclient.core import timeline
+from jitclient.core import events
 from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon
 from jitclient.session.failures import TraceFailed
 from jitclient.session.session import Session
@@ -141,7 +141,7 @@ def _made_and_compared(miss: Miss) -> Program:
         return _made_after_failure(miss, failed)
     try:
         with failures_to_capture_error():
-            with timeline.span("compare", miss.wanted.name):
+            with events.log.span("compare", miss.wanted.name):
                 agreement = agreed(miss, prepared)
             settle(miss, order_free=agreement.order_free)
             unflatten = miss.own.unflatten()

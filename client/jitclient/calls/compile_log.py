@@ -3,14 +3,12 @@
 import contextlib
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from jitclient.calls import exit_summary
 from jitclient.calls.identity import explained
 from jitclient.calls.specialisation import Specialisation
-from jitclient.calls.usage import Got, Local, usage
 from jitclient.capture.dump import Capture
-from jitclient.core import timeline
+from jitclient.core import events
 from jitclient.core.clock import perf_counter
 from jitclient.core.notices import print_notice
 from jitclient.core.settings import settings
@@ -19,9 +17,6 @@ from jitclient.jaxside.context import logs_compiles
 from jitclient.session.session import Session
 from jitclient.wire import labels
 from jitclient.wire.messages import Prepare, Prepared
-
-if TYPE_CHECKING:
-    from jitclient.core.spans import Timeline
 
 _log = logging.getLogger("jitclient")
 _MAX_CAUSES = 3
@@ -46,18 +41,19 @@ class CompileLog:
         """Count the program, and print the lines that the settings ask for."""
         program, compiled = self.wanted.label, sum(prepared.seconds.values())
         found_in = perf_counter() - self.wanted.since
-        got = Got(program, prepared.level, prepared.why)
-        usage.add(got, prepared.saved - found_in if prepared.saved else compiled, prepared.saved_compiling)
+        kind = "made" if prepared.level in ("made", "remade") else "found"
+        seconds = prepared.saved - found_in if prepared.saved else compiled
+        events.log.count(kind, program, prepared.level, prepared.why, seconds=seconds)
+        events.log.count("saved by jax", seconds=prepared.saved_compiling)
         exit_summary.begin()
         took = []
         if self.traced_seconds is not None:
             why = "the function has declared inputs" if self.why is None else _in_one_line(self.why)
-            usage.add_local(Local(self.wanted.name, "traced", why))
+            events.log.count("local", self.wanted.name, "traced", why)
             took.append(f"traced in this process in {labels.seconds(self.traced_seconds)}")
         if prepared.seconds:
             took.append(f"compiled in {labels.seconds(compiled)}")
-        if timeline.current is not None:
-            self._record(timeline.current, session, request, prepared)
+        self._record(session, request, prepared)
         if took and session.settings.explain:
             # The call must not fail because the cause is unknown.
             with contextlib.suppress(JitserverError):
@@ -66,20 +62,23 @@ class CompileLog:
             stages = ", ".join(f"{stage} {labels.seconds(seconds)}" for stage, seconds in prepared.seconds.items())
             _log.warning("%s was made on the daemon: %s", program, stages)
 
-    def _record(self, line: "Timeline", session: Session, request: Prepare, prepared: Prepared) -> None:
-        record = line.program_here()
+    def _record(self, session: Session, request: Prepare, prepared: Prepared) -> None:
+        log = events.log
+        record = log.program_here()
         if record is None:
             return
         record.level, record.seconds, record.saved = prepared.level, dict(prepared.seconds), prepared.saved
         record.why = prepared.why or ("" if self.why is None else _in_one_line(self.why))
         record.is_traced_each_time = request.lookup.function_key == ""
-        if not prepared.seconds or record.why:
+        if not prepared.seconds or record.why or not log.is_asked:
             return
         # The daemon compares the program with all others of the name, which takes long where these are many.
         is_slow = perf_counter() - self.wanted.since > _ALWAYS_EXPLAINED_SECONDS
-        if is_slow or line.nanoseconds_of("explain") < _MAX_EXPLAINING * line.now():
+        if is_slow or log.total("explained")[1] < _MAX_EXPLAINING * (log.now() - log.origin) / 1e9:
+            start = perf_counter()
             with contextlib.suppress(JitserverError):
                 record.differences = tuple(self._differences(session, request))
+            log.count("explained", seconds=perf_counter() - start)
         else:
             record.differences = (_NOT_ASKED,)
 
@@ -100,9 +99,10 @@ class CompileLog:
 def of_local_run(name: str, why: Exception) -> Iterator[None]:
     """Count a function that ran in this process; print the reason and the duration of its first call on stderr."""
     text = _in_one_line(why)
-    usage.add_local(Local(name, "run", text))
+    events.log.count("local", name, "run", text)
     start = perf_counter()
-    with timeline.span("run here", f"{name}: {text}"):
+    # Such calls may be many.
+    with events.log.span("run here", f"{name}: {text}") if events.log.is_asked else contextlib.nullcontext():
         yield
     if settings().explain and (name, text) not in _printed:
         _printed.add((name, text))

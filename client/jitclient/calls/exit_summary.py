@@ -10,10 +10,9 @@ import os
 import sys
 from collections.abc import Callable
 
-from jitclient.calls.usage import FOUND, usage
-from jitclient.core import notices
+from jitclient.core import events, notices
 from jitclient.core.settings import settings
-from jitclient.jaxside.compile_events import compile_events, listen
+from jitclient.jaxside.compile_events import listen
 
 _MIN_SECONDS = 1.0
 """Minimum seconds saved that are worth a line."""
@@ -130,11 +129,10 @@ def _at_exit(details: str, report: Callable[[], None] | None) -> None:
         # Import as little as possible now: running code from a string hides an uncaught KeyboardInterrupt from Python.
         if remade := line_of_remade():
             notices.print_notice(remade)
-        programs, seconds = usage.total(*FOUND)
-        saved = seconds + compile_events.saved_seconds
-        if saved >= _MIN_SECONDS:
-            by_jax = usage.saved_compiling + compile_events.saved_seconds
-            notices.print_notice(line(saved, programs, compile_events.found, details, by_jax))
+        (programs, seconds), (found, by_jax) = events.log.total("found"), events.log.total("found by jax")
+        if seconds + by_jax >= _MIN_SECONDS:
+            _, compiling = events.log.total("saved by jax")
+            notices.print_notice(line(seconds + by_jax, programs, found, details, compiling + by_jax))
 
 
 def _is_shown() -> bool:
@@ -147,11 +145,3 @@ def _is_child() -> bool:
     """Return whether `multiprocessing` started this process."""
     processes = sys.modules.get("multiprocessing.process")
     return processes is not None and processes.parent_process() is not None
-
-
-def _after_fork() -> None:
-    usage.clear()
-    compile_events.clear()
-
-
-os.register_at_fork(after_in_child=_after_fork)

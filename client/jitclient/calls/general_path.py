@@ -1,6 +1,5 @@
 """General path of calls: calls of a function that no call plan covers, and its stages one at a time."""
 
-import contextlib
 import functools
 import math
 import sys
@@ -25,7 +24,7 @@ from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.stages import Lowered, Traced, abstract_spec
 from jitclient.capture.budget import Budget
 from jitclient.capture.dump import Capture, capture
-from jitclient.core import timeline
+from jitclient.core import events
 from jitclient.core.clock import monotonic
 from jitclient.core.notices import warn
 from jitclient.core.settings import settings
@@ -255,7 +254,7 @@ class GeneralPath:
         The `ambient` of the capture names the ambient inputs that the function reads.
         """
         before = self._capture
-        with timeline.span("capture", self._name):
+        with events.log.span("capture", self._name):
             self._capture = fresh = capture(self._fun, extras, True, True, budget)
         if before is not None and fresh.function_key != before.function_key and not before.unchanged():
             # Programs without a capture belong to functions that change their captured state. As in JAX, such programs
@@ -332,17 +331,10 @@ class GeneralPath:
 
     def _prepare(self, session: Session, wanted: Specialisation, own: OwnTrace) -> Program:
         context.check_tracing(self._name)
-        with self._on_timeline(wanted):
+        with events.log.program(wanted.label, wanted.where):
             program = program_of(session, wanted, self.fresh_capture, own, self.capture_costs)
         client_device.notify_once(session.platform)
         return program
-
-    @staticmethod
-    def _on_timeline(wanted: Specialisation) -> contextlib.AbstractContextManager[Any]:
-        line = timeline.current
-        if line is None:
-            return contextlib.nullcontext()
-        return line.program(wanted.label, wanted.where)
 
     def _wanted(self, key: _Key) -> Specialisation:
         shape, specs, given, here, _ = key

@@ -24,7 +24,7 @@ from jitclient.capture.budget import Budget
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture
 from jitclient.capture.results.reader import CallbackFunctions, RebuiltObjects
-from jitclient.core import progress, timeline
+from jitclient.core import events, progress
 from jitclient.core.clock import perf_counter
 from jitclient.core.settings import settings
 from jitclient.errors import CaptureError, CaptureTooSlow
@@ -166,7 +166,7 @@ class Miss:
         platform, devices = self.backend()
         start = perf_counter()
         key = "" if self.captured is None else self.captured.function_key
-        with timeline.span("trace", wanted.name):
+        with events.log.span("trace", wanted.name):
             self.own.run(platform, devices, wanted.order, (key, stamp_of(self.inputs)), self._expected)
         self.own.seconds += perf_counter() - start
         if wanted.deps is not None and not wanted.deps.still(self.inputs):
@@ -176,7 +176,7 @@ class Miss:
         """Run the own trace and lower it, while the daemon works."""
         self.trace()
         # The comparison raises the exception again.
-        with contextlib.suppress(Exception), timeline.span("lower", self.wanted.name):
+        with contextlib.suppress(Exception), events.log.span("lower", self.wanted.name):
             self.own.evidence(self.ref)
 
     def record_change(self, now: Capture) -> None:

@@ -13,7 +13,7 @@ from jitclient.calls.program import Program
 from jitclient.calls.where_to_trace import Where
 from jitclient.capture.codec import values
 from jitclient.capture.dump import Capture
-from jitclient.core import timeline
+from jitclient.core import events
 from jitclient.core.notices import warn
 from jitclient.errors import CaptureError
 from jitclient.jaxside import context, tree
@@ -81,7 +81,7 @@ def _exported(miss: Miss) -> Exported:
         callbacks=own.callbacks_for_people(),
         foreign_functions=own.unreachable_functions(),
     ).raise_if_here()
-    with timeline.span("lower", wanted.name):
+    with events.log.span("lower", wanted.name):
         return own.exported(wanted.name)
 
 

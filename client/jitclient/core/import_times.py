@@ -1,88 +1,60 @@
-"""Durations of a program's imports, for its time line."""
+"""Durations of a program's imports, for a report that draws its run."""
 
+import contextlib
 import sys
 import threading
-from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
-from types import ModuleType
 from typing import Any
 
-from jitclient.core import timeline
+from jitclient.core import events
 
 MIN_NANOSECONDS = 1_000_000
 """Minimum duration of an import that is added."""
 
-_running = threading.local()
-"""Packages of which a module runs in this thread: only the outermost of a package's modules is added."""
-
 
 def observe() -> None:
-    """Add the imports from now on to the time line, except those of Python's own modules."""
+    """Add the imports from now on, except those of Python's own modules, and of a package within itself."""
     if not any(isinstance(finder, _ImportTimes) for finder in sys.meta_path):
         sys.meta_path.insert(0, _ImportTimes())
 
 
-class _ImportTimes:
+class _ImportTimes(threading.local):
     """Import finder that finds what the others find, and times how long the modules run."""
 
     def __init__(self) -> None:
-        self._asking = threading.local()
+        self._asking = ""
+        self._running = set[str]()
 
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> Any:
-        is_timed = timeline.current is not None and name.partition(".")[0] not in sys.stdlib_module_names
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        package = name.partition(".")[0]
+        is_left_out = package in self._running or package in sys.stdlib_module_names
         # Another finder may ask all the others in turn.
-        if not is_timed or getattr(self._asking, "name", None) == name:
+        if is_left_out or not events.log.is_asked or self._asking == name:
             return None
-        before, self._asking.name = getattr(self._asking, "name", None), name
+        asking, self._asking = self._asking, name
         try:
-            spec: Any = self._spec_of_others(name, path, target)
+            finds = (getattr(finder, "find_spec", None) for finder in list(sys.meta_path) if finder is not self)
+            spec = next(filter(None, (find(name, path, target) for find in finds if find)), None)
         finally:
-            self._asking.name = before
-        if spec is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = _TimedLoader(spec.loader)
+            self._asking = asking
+        loader: Any = getattr(spec, "loader", None)
+        before = getattr(loader, "__dict__", {}).get("exec_module")
+        is_timed = getattr(before, "__module__", "") == __name__
+        if hasattr(loader, "exec_module") and not (isinstance(loader, type) or is_timed):
+            # A loader without attributes of its own is not timed.
+            with contextlib.suppress(AttributeError, TypeError):
+                loader.exec_module = lambda module: self._run(loader, before, module)
         return spec
 
-    def _spec_of_others(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
-        for finder in list(sys.meta_path):
-            find = None if finder is self else getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = find(name, path, target) if find else None
-            if spec is not None:
-                return spec
-        return None
-
-
-class _TimedLoader:
-    """Loader of one module, which steps aside before the module runs."""
-
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        create = getattr(self._loader, "create_module", None)
-        module: ModuleType | None = create(spec) if create else None
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        if module.__spec__ is not None:
-            module.__spec__.loader = self._loader
-        module.__loader__ = self._loader
-        line = timeline.current
-        if line is None:
-            self._loader.exec_module(module)
-            return
-        packages: set[str] = vars(_running).setdefault("packages", set())
-        package = module.__name__.partition(".")[0]
-        if package in packages:
-            self._loader.exec_module(module)
-            return
-        packages.add(package)
-        start = line.now()
+    def _run(self, loader: Any, before: Any, module: Any) -> None:
+        # From now on, the loader is as without this module.
+        vars(loader).pop("exec_module", None)
+        if before is not None:
+            loader.exec_module = before
+        package, start = module.__name__.partition(".")[0], events.log.now()
+        self._running.add(package)
         try:
-            self._loader.exec_module(module)
+            loader.exec_module(module)
         finally:
-            packages.discard(package)
-            if line.now() - start >= MIN_NANOSECONDS:
-                line.add("import", start, line.now(), module.__name__)
+            self._running.discard(package)
+            if events.log.now() - start >= MIN_NANOSECONDS:
+                events.log.add("import", start, events.log.now(), module.__name__)

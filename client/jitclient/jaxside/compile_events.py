@@ -1,4 +1,4 @@
-"""Compilations of this process's own jax, counted from the events that jax itself reports."""
+"""Compilations of this process's own jax, added to the event log as jax itself reports them."""
 
 import contextlib
 import functools
@@ -8,17 +8,22 @@ from collections.abc import Callable
 from typing import Any
 
 from jitclient.capture.user_code.installed import package_of
-from jitclient.core import timeline
+from jitclient.core import events
 from jitclient.jaxside import internals, interop
 
 FIND, COMPILE = "find", "compile"
-"""Kinds of the spans of compilations that jax found and made in this process."""
+"""Kinds of the events of compilations that jax found and made in this process."""
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 _FOUND = "/jax/compilation_cache/compile_time_saved_sec"
 _STEPS = {"/jax/core/compile/jaxpr_trace_duration": "trace", "/jax/core/compile/jaxpr_to_mlir_module_duration": "lower"}
 _MIN_SECONDS = 0.001
-"""Minimum duration of a trace or a lowering that the time line has."""
+"""Minimum duration of a trace or a lowering that is added."""
+
+_waiting: list[Callable[[], None]] = []
+"""Functions that are called once, at the next compilation."""
+
+_thread = threading.local()
 
 
 def _take_saved() -> float | None:
@@ -27,78 +32,35 @@ def _take_saved() -> float | None:
     return None if cache is None else cache.take_saved()
 
 
-class CompileEvents:
-    """Counts of compilations since the start of the process, or since `clear`."""
-
-    def __init__(self) -> None:
-        # Reentrant, because a signal handler may compile.
-        self._lock = threading.RLock()
-        self._thread = threading.local()
-        self.waiting: list[Callable[[], None]] = []
-        """Functions that are called once, at the next compilation."""
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all counts. The only thread of a forked process calls this."""
-        self._lock = threading.RLock()
-        self.found = 0
-        """Number of compilations that jax, or our own cache, has found."""
-        self.compiled = 0
-        """Number of compilations that jax has made."""
-        self.compiled_seconds = 0.0
-        self.packages: dict[str, dict[str, float]] = {}
-        """Functions of installed packages that were compiled, with the seconds that this took."""
-        self.saved_seconds = 0.0
-        """Seconds that the found compilations took when they were made, without those of finding them."""
-        _take_saved()
-
-    def note(self, event: str, duration_secs: float, **about: str | int) -> None:
-        """Count an event of `jax.monitoring` with a duration."""
-        line, name = timeline.current, str(about.get("fun_name", ""))
-        if line is not None and event in _STEPS:
-            line.add_event(_STEPS[event], duration_secs, name, _MIN_SECONDS)
-        if event == _FOUND:
-            self._thread.has_found = True
-            with self._lock:
-                self.found += 1
-                self.saved_seconds += duration_secs
-        elif event == _COMPILED:
-            while self.waiting:
-                self.waiting.pop()()
-            # The event also follows a compilation that was found.
-            if getattr(self._thread, "has_found", False):
-                self._thread.has_found = False
-                if line is not None:
-                    line.add_event(FIND, duration_secs, name)
-                return
-            saved = _take_saved()
-            if saved is not None:
-                with self._lock:
-                    self.found += 1
-                    self.saved_seconds += saved - duration_secs
-                if line is not None:
-                    line.add_event(FIND, duration_secs, name)
-                return
-            if line is not None:
-                line.add_event(COMPILE, duration_secs, name)
-            # jax must not fail because a function has odd attributes.
-            with contextlib.suppress(Exception):
-                self._count(_called_function(sys._getframe(1)), duration_secs)
-
-    def _count(self, fun: Any, seconds: float) -> None:
-        module, name = getattr(fun, "__module__", None), getattr(fun, "__qualname__", None)
-        package = package_of(module) if isinstance(module, str) else None
-        with self._lock:
-            self.compiled += 1
-            self.compiled_seconds += seconds
-            if package not in (None, "jax", "jaxlib"):
-                functions = self.packages.setdefault(package, {})
-                key = f"{module}.{name}"
-                functions[key] = functions.get(key, 0.0) + seconds
+def note(event: str, duration_secs: float, **about: str | int) -> None:
+    """Add an event of `jax.monitoring` with a duration."""
+    log, name = events.log, str(about.get("fun_name", ""))
+    if event in _STEPS and duration_secs >= _MIN_SECONDS:
+        log.add_measured(_STEPS[event], duration_secs, name)
+    elif event == _FOUND:
+        _thread.has_found = True
+        log.count("found by jax", seconds=duration_secs)
+    elif event == _COMPILED:
+        while _waiting:
+            _waiting.pop()()
+        # The event also follows a compilation that was found.
+        is_found, _thread.has_found = getattr(_thread, "has_found", False), False
+        if not is_found and (saved := _take_saved()) is not None:
+            is_found = True
+            log.count("found by jax", seconds=saved - duration_secs)
+        log.add_measured(FIND if is_found else COMPILE, duration_secs, name)
+        # jax must not fail because a function has odd attributes.
+        with contextlib.suppress(Exception):
+            if not is_found:
+                _count(_called_function(sys._getframe(1)), duration_secs)
 
 
-compile_events = CompileEvents()
-"""Compilations of this process's own jax."""
+def _count(fun: Any, seconds: float) -> None:
+    module, name = getattr(fun, "__module__", None), getattr(fun, "__qualname__", None)
+    package = package_of(module) if isinstance(module, str) else None
+    events.log.count("compiled by jax", seconds=seconds)
+    if package not in (None, "jax", "jaxlib"):
+        events.log.count("package", package, f"{module}.{name}", seconds=seconds)
 
 
 def when_started(action: Callable[[], None]) -> None:
@@ -109,12 +71,12 @@ def when_started(action: Callable[[], None]) -> None:
     if internals.has_backend():
         action()
     else:
-        compile_events.waiting.append(action)
+        _waiting.append(action)
         listen()
 
 
 def listen() -> None:
-    """Make `compile_events` count what jax compiles from now on, or from its import on."""
+    """Add what jax compiles from now on, or from its import on."""
     interop.when_loaded(_listen)
 
 
@@ -125,7 +87,7 @@ def _listen() -> None:
         from jax import monitoring
 
         _take_saved()
-        monitoring.register_event_duration_secs_listener(compile_events.note)
+        monitoring.register_event_duration_secs_listener(note)
 
 
 def _called_function(frame: Any) -> Any:

@@ -7,7 +7,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
-from jitclient.core import first_use, timeline
+from jitclient.core import events, first_use
 from jitclient.core.settings import Settings, settings
 from jitclient.core.tracebacks import api_boundary
 
@@ -80,7 +80,7 @@ def _new_session(chosen: Settings) -> "Session":
     # Imported late: loads rpyc and msgspec, which most imports do not need.
     if not inside_daemon:
         first_use.note()
-    if timeline.current is None:
+    if not events.log.is_asked:
         from jitclient.session.session import Session
 
         made = Session(chosen)

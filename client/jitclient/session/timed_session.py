@@ -3,14 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from jitclient.core import timeline
+from jitclient.core import events
+from jitclient.core.events import ProgramRecord
 from jitclient.core.settings import Settings
-from jitclient.core.spans import ProgramRecord, Timeline
 from jitclient.session.session import Session
 from jitclient.wire.array_transport import HostArray, nbytes_of
 from jitclient.wire.connection import ClientConnection
-from jitclient.wire.messages import Attached, Failure, Found, Prepared, Run, Spec, Verb, Welcome
-from jitclient.wire.reply import Reply
+from jitclient.wire.messages import Attached, Found, Prepared, Run, Spec, Verb, Welcome
 
 _KINDS = {
     Verb.LOOKUP: "look-up",
@@ -48,85 +47,68 @@ class TimedSession(Session):
 
     def _enter(self, welcome: Welcome) -> None:
         super()._enter(welcome)
-        line = timeline.current
-        if line is not None:
-            line.daemon = welcome.pid
+        log = events.log
+        log.daemon = welcome.pid
 
     def connect(self) -> ClientConnection:
         """Connect as `Session` does."""
         if self.connection is not None:
             return self.connection
-        with timeline.span("connect"):
+        with events.log.span("connect"):
             return super().connect()
 
-    def ask_once(self, verb: Verb, message: Any, answer: Any, *rest: Any, **options: Any) -> Any:
+    def ask_once(self, verb: Verb, *rest: Any, **named: Any) -> Any:
         """Send a verb as `Session` does."""
-        line, kind = timeline.current, _KINDS.get(verb)
-        if line is None or kind is None:
-            return super().ask_once(verb, message, answer, *rest, **options)
-        with line.span(kind):
-            start = line.now()
-            found = super().ask_once(verb, message, answer, *rest, **options)
+        if verb not in _KINDS:
+            return super().ask_once(verb, *rest, **named)
+        with events.log.span(_KINDS[verb]):
+            start = events.log.now()
+            found = super().ask_once(verb, *rest, **named)
             prepared = found.prepared if isinstance(found, Found) else found
             if isinstance(prepared, Prepared):
-                self._add_phases(line, prepared, start)
+                self._add_phases(prepared, start)
         return found
 
-    def _add_phases(self, line: Timeline, prepared: Prepared, start: int) -> None:
+    def _add_phases(self, prepared: Prepared, start: int) -> None:
         """Add what the daemon did meanwhile. It began when the request was sent, but for the time on the way."""
-        record, end = line.program_here(), line.now()
+        log = events.log
+        record, end = log.program_here(), log.now()
         if record is not None:
             self._records[prepared.executable] = record
         for phase in prepared.phases:
             kind = _PHASES.get(phase.name, phase.name)
             kind = "fetch from the lab" if kind == "read" and prepared.level == "share" else kind
             begun, ended = (start + round(seconds * 1e9) for seconds in (phase.start, phase.start + phase.seconds))
-            line.add(kind, min(begun, end), min(ended, end), "" if record is None else record.label, in_daemon=True)
+            log.add(kind, min(begun, end), min(ended, end), "" if record is None else record.label, in_daemon=True)
 
     def run(
-        self,
-        message: Run,
-        attachments: Sequence[HostArray] = (),
-        specs: Sequence[Spec] = (),
-        generation: int | None = None,
-        program_generation: int | None = None,
-    ) -> tuple[Reply, list[HostArray | Failure]]:
+        self, message: Run, attachments: Sequence[HostArray] = (), specs: Sequence[Spec] = (), *rest: Any, **named: Any
+    ) -> Any:
         """Send a Run as `Session` does."""
-        line = timeline.current
-        if line is None:
-            return super().run(message, attachments, specs, generation, program_generation)
         # Queued calls are added to the message.
         calls, puts, fetches = list(message.calls), message.puts, bool(message.fetch)
         sent = _nbytes([argument for call in calls for argument in call.arguments], attachments)
         sent += _nbytes([put.value for put in puts], ())
-        received, start = 0, line.now()
+        received, start = 0, events.log.now()
         try:
-            reply, values = super().run(message, attachments, specs, generation, program_generation)
+            reply, values = super().run(message, attachments, specs, *rest, **named)
             inline = reply.values if not specs else ()
             received = sum(map(nbytes_of, specs)) + sum(len(value) for value in inline if type(value) is bytes)
             return reply, values
         finally:
             kind = "call" if calls else "send" if puts else "fetch" if fetches else "finish"
             record = self._records.get(calls[0].executable) if calls else None
-            line.count(kind, record, start, sent, received)
+            events.log.add_call(kind, record, start, sent, received)
 
     def call_later(
-        self,
-        executable: int,
-        arguments: list[int | bytes | Attached],
-        first: int,
-        attachments: Sequence[HostArray],
-        program_generation: int,
+        self, executable: int, arguments: Any, first: int, attachments: Any, program_generation: int
     ) -> None:
         """Queue a call as `Session` does."""
-        line = timeline.current
-        start = 0 if line is None else line.now()
+        record, start = self._records.get(executable), events.log.now()
         super().call_later(executable, arguments, first, attachments, program_generation)
-        if line is not None:
-            record = self._records.get(executable)
-            line.count("call", record, start, _nbytes(arguments, attachments))
-            if record is not None:
-                record.queued += 1
+        events.log.add_call("call", record, start, _nbytes(arguments, attachments))
+        if record is not None:
+            record.queued += 1
 
 
 def _nbytes(values: Sequence[int | bytes | Attached], attachments: Sequence[HostArray]) -> int:

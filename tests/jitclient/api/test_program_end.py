@@ -8,7 +8,8 @@ import pytest
 
 from jitclient.api import program_end
 from jitclient.calls import exit_summary
-from jitclient.core import timeline
+from jitclient.core import events
+from jitclient.core.events import Log
 from jitclient.core.settings import settings
 from jitclient.errors import SettingsError
 
@@ -18,7 +19,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None] |
     """The reports of the programs that begin."""
     found: list[Callable[[], None] | None] = []
     monkeypatch.setattr(exit_summary, "begin_program", lambda report: found.append(report))
-    monkeypatch.setattr(timeline, "current", None)
+    monkeypatch.setattr(events, "log", Log())
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     settings.cache_clear()
     yield found
@@ -31,15 +32,15 @@ def test_the_option_comes_before_the_variable(
     monkeypatch.setenv("JITSERVER_REPORT", "run.html")
     program_end.begin("a.py", False, "json", ())
     assert begun != [None]
-    assert timeline.current is None
+    assert not events.log.is_asked
     program_end.begin("a.py", False, "", ())
-    assert timeline.current is not None
+    assert events.log.is_asked
 
 
 def test_without_either_there_is_none(begun: list[Callable[[], None] | None]) -> None:
     program_end.begin("a.py", False, "", ())
     assert begun == [None]
-    assert timeline.current is None
+    assert not events.log.is_asked
 
 
 def test_a_file_is_that_of_the_working_directory_at_the_start(

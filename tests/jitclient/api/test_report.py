@@ -4,12 +4,14 @@ import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jitclient.api import report
-from jitclient.calls.usage import Got, Local, Usage
-from jitclient.jaxside.compile_events import CompileEvents
+from jitclient.core import events
+from jitclient.core.events import Log
+from jitclient.jaxside import compile_events
 
 from ...running_daemon import run_daemon
 from .programs import Program
@@ -18,24 +20,27 @@ from .test_run_as_main import jitclient
 FOUND = "/jax/compilation_cache/compile_time_saved_sec"
 
 
-def used(*got: tuple[str, str, float], local: tuple[Local, ...] = ()) -> Usage:
-    usage = Usage()
+@pytest.fixture(autouse=True)
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    """The log of a process that has done nothing."""
+    made = Log()
+    monkeypatch.setattr(events, "log", made)
+    monkeypatch.setattr(report, "made_in_each_run", list)  # not what earlier tests compiled
+    return made
+
+
+def used(*got: tuple[str, str, float]) -> None:
     for program, level, seconds in got:
-        usage.add(Got(program, level), seconds)
-    for one in local:
-        usage.add_local(one)
-    return usage
+        events.log.count("made" if level == "made" else "found", program, level, "", seconds=seconds)
 
 
-def lines(usage: Usage, events: CompileEvents | None = None) -> list[str]:
-    return [*report.lines(report.report_of(usage, events or CompileEvents()))]
+def lines(**options: Any) -> list[str]:
+    return [*report.lines(report.report_of(**options))]
 
 
 def test_each_program_has_a_line_with_its_level_and_its_seconds() -> None:
-    usage = used(
-        ("step(f32[8])", "memory", 2.0), ("step(f32[8])", "memory", 2.0), ("f()", "disk", 0.5), ("g()", "made", 3.0)
-    )
-    assert lines(usage) == [
+    used(("step(f32[8])", "memory", 2.0), ("step(f32[8])", "memory", 2.0), ("f()", "disk", 0.5), ("g()", "made", 3.0))
+    assert lines() == [
         "programs  f()           found on the disk, 500 ms saved",
         "          g()           made in 3.0 s",
         "          step(f32[8])  found in memory, 4.0 s saved, 2 times",
@@ -46,57 +51,60 @@ def test_each_program_has_a_line_with_its_level_and_its_seconds() -> None:
 
 
 def test_a_program_that_was_made_again_says_why() -> None:
-    usage = Usage()
-    usage.add(Got("f()", "remade", "no room"), 2.0)
-    assert lines(usage)[:2] == [
+    events.log.count("made", "f()", "remade", "no room", seconds=2.0)
+    assert lines()[:2] == [
         "programs  f()  made again in 2.0 s: no room",
         "hits      0 in memory, 0 on the disk; 0 made, 1 made again",
     ]
 
 
 def test_a_program_that_took_longer_to_find_than_to_make_saved_no_time() -> None:
-    usage = used(("f()", "memory", -0.5))
-    assert lines(usage)[0] == "programs  f()  found in memory, no time saved"
-    assert "saved     0 ms of tracing and compiling" in lines(usage)
+    used(("f()", "memory", -0.5))
+    assert lines()[0] == "programs  f()  found in memory, no time saved"
+    assert "saved     0 ms of tracing and compiling" in lines()
 
 
 def test_compilations_of_jax_itself_have_a_line() -> None:
-    events = CompileEvents()
-    events.note(FOUND, 1.5)
-    assert "jax       1 compilation found, 1.5 s saved; 0 made in this process" in lines(Usage(), events)
-    assert "saved     1.5 s of tracing and compiling; JAX's own cache would save 1.5 s of it" in lines(Usage(), events)
-    usage = Usage()
-    usage.add(Got("f()", "memory"), 4.0, 3.0)
-    assert "saved     5.5 s of tracing and compiling; JAX's own cache would save 4.5 s of it" in lines(usage, events)
-    events.compiled, events.compiled_seconds = 2, 0.25
-    assert "jax       1 compilation found, 1.5 s saved; 2 made in this process in 250 ms" in lines(Usage(), events)
-    events.found = 0
-    assert "jax       0 compilations found; 2 made in this process in 250 ms" in lines(Usage(), events)
+    compile_events.note(FOUND, 1.5)
+    assert "jax       1 compilation found, 1.5 s saved; 0 made in this process" in lines()
+    assert "saved     1.5 s of tracing and compiling; JAX's own cache would save 1.5 s of it" in lines()
+    used(("f()", "memory", 4.0))
+    events.log.count("saved by jax", seconds=3.0)
+    assert "saved     5.5 s of tracing and compiling; JAX's own cache would save 4.5 s of it" in lines()
+    for _ in range(2):
+        events.log.count("compiled by jax", seconds=0.125)
+    assert "jax       1 compilation found, 1.5 s saved; 2 made in this process in 250 ms" in lines()
+    del events.log.counts["found by jax",]
+    assert "jax       0 compilations found; 2 made in this process in 250 ms" in lines()
 
 
 def test_packages_whose_jits_stayed_have_a_line_each() -> None:
-    events = CompileEvents()
-    events.packages = {"optax": {"optax.f": 1.0}, "numpyro": {"numpyro.g": 1.0, "numpyro.h": 2.0}, "flax": {"f": 1.0}}
-    assert [*report.lines(report.report_of(Usage(), events, packages=["flax"]))][2:4] == [
+    for package, name, seconds in (
+        ("optax", "optax.f", 1.0),
+        ("numpyro", "numpyro.g", 0.5),
+        ("numpyro", "numpyro.h", 2.0),
+        ("numpyro", "numpyro.g", 0.5),
+        ("flax", "f", 1.0),
+    ):
+        events.log.count("package", package, name, seconds=seconds)
+    assert lines(packages=["flax"])[2:4] == [
         "packages  numpyro: 2 functions compiled in this process in 3.0 s; --package numpyro would serve them",
         "          optax: 1 function compiled in this process in 1.0 s; --package optax would serve it",
     ]
 
 
 def test_imports_of_the_helper_have_a_line() -> None:
-    made = report.report_of(Usage(), CompileEvents(), preloaded=(1234, 2.5))
+    made = report.report_of(preloaded=(1234, 2.5))
     assert "imports   1,234 modules imported before the program began, in 2.5 s" in report.lines(made)
-    made = report.report_of(Usage(), CompileEvents(), why_fresh="no helper is ready")
+    made = report.report_of(why_fresh="no helper is ready")
     assert "imports   none before the program began: no helper is ready" in report.lines(made)
 
 
-def test_programs_get_json_in_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    events = CompileEvents()
-    events.note(FOUND, 0.5)
-    events.packages = {"optax": {"optax.f": 1.0}}
-    monkeypatch.setattr(report, "usage", used(("f()", "memory", 2.0), local=(Local("g", "run", "no daemon"),)))
-    monkeypatch.setattr(report, "compile_events", events)
-    monkeypatch.setattr(report, "made_in_each_run", list)  # not what earlier tests compiled
+def test_programs_get_json_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    compile_events.note(FOUND, 0.5)
+    events.log.count("package", "optax", "optax.f", seconds=1.0)
+    used(("f()", "memory", 2.0))
+    events.log.count("local", "g", "run", "no daemon")
     report.print_report("json", (), (10, 0.25))
     [line] = capsys.readouterr().err.splitlines()
     assert json.loads(line) == {
@@ -111,15 +119,17 @@ def test_programs_get_json_in_one_line(capsys: pytest.CaptureFixture[str], monke
 
 
 def test_what_was_done_here_is_said_with_the_reason() -> None:
-    local = Local("g", "traced", "it reads the clock"), *[Local("f", "run", "no daemon")] * 2
-    assert lines(used(local=local))[-2:] == [
+    for key in (("g", "traced", "it reads the clock"), *[("f", "run", "no daemon")] * 2):
+        events.log.count("local", *key)
+    assert lines()[-2:] == [
         "local     f was run, 2 times: no daemon",
         "          g was traced: it reads the clock",
     ]
 
 
 def test_a_long_list_is_cut() -> None:
-    rows = lines(used(*((f"f{number:02}()", "made", 1.0) for number in range(25))))
+    used(*((f"f{number:02}()", "made", 1.0) for number in range(25)))
+    rows = lines()
     assert rows[20] == "          and 5 more"
     assert rows[21].startswith("hits      0 in memory, 0 on the disk; 25 made")
 

@@ -12,16 +12,15 @@ import pytest
 
 from jitclient.api import report
 from jitclient.calls import exit_summary
-from jitclient.calls.usage import Usage
+from jitclient.core import events
 from jitclient.jaxside import compilation_cache, compiler
-from jitclient.jaxside.compile_events import CompileEvents
 
 SAVES = """
     from jitclient.calls import exit_summary
-    from jitclient.calls.usage import Got, usage
+    from jitclient.core.events import log
 
-    usage.add(Got("f()", "memory"), {seconds})
-    usage.add(Got("g()", "made"), 3.5)
+    log.count("found", "f()", "memory", "", seconds={seconds})
+    log.count("made", "g()", "made", "", seconds=3.5)
     exit_summary.begin()
 """
 LINE = "jitserver: 12.4 s saved (1 program found); details: jitserver run --report\n"
@@ -93,7 +92,7 @@ ENDS = {
     "forks": ("import os, sys\nif os.fork():\n    os.wait()\nsys.exit()", True),
     "forks a worker that uses jitserver": (
         "import os, sys\nif os.fork():\n    os.wait()\nelse:\n"
-        "    usage.add(Got('h()', 'memory'), 5.0)\n    exit_summary.begin()\nsys.exit()",
+        "    log.count('found', 'h()', 'memory', '', seconds=5.0)\n    exit_summary.begin()\nsys.exit()",
         True,
     ),
     "has a pool": ("import multiprocessing\nwith multiprocessing.Pool(2) as pool:\n    pool.map(str, [1])", True),
@@ -179,9 +178,9 @@ def test_compilations_of_each_run_are_named(tmp_path: Path, monkeypatch: pytest.
     reason = "the program calls back into Python. Call it in a function under jitclient.jit."
     what = "10 compilations that each run makes again, jit(while) at mcmc.py:33"
     assert exit_summary.line_of_remade() == f"24.0 s for {what}: {reason}"
-    made = report.report_of(Usage(), CompileEvents(), remade=compilation_cache.made_in_each_run())
+    monkeypatch.setattr(events, "log", events.Log())
     expected = f"local     jit(while) at mcmc.py:33 was compiled, as in each run, in 24.0 s, 10 times: {reason}"
-    assert [*report.lines(made)][-1] == expected
+    assert [*report.lines(report.report_of())][-1] == expected
     cache.remade.clear()
     cache.count_compiled(0.5, compiler.Remade("jit(g)", "", "JAX's compiler is replaced"))
     assert exit_summary.line_of_remade() == ""

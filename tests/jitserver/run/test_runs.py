@@ -269,7 +269,7 @@ def test_a_report_in_a_file_is_that_of_the_run(warm: Any) -> None:
 
 
 def test_a_run_on_a_terminal_says_at_its_end_what_was_saved(warm: Any) -> None:
-    source = "from jitclient.calls.usage import Got, usage; usage.add(Got('f()', 'memory'), 12.4)"
+    source = "from jitclient.core.events import log; log.count('found', 'f()', 'memory', '', seconds=12.4)"
     outer, inner = pty.openpty()
     run = warm.start(warm.script(source), stdin=inner, stdout=inner, stderr=inner)
     os.close(inner)
