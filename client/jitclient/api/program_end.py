@@ -46,7 +46,7 @@ def begin(
     if not form and os.environ.get(_VARIABLE):
         form = settings().report
     report = _report(form, f"-m {name}" if is_module else name, packages, preloaded, why_fresh) if form else None
-    exit_summary.begin_program(report)
+    exit_summary.begin(report, "--report")
 
 
 def _report(

@@ -10,6 +10,7 @@ from jitclient.calls.specialisation import Specialisation
 from jitclient.capture.dump import Capture
 from jitclient.core import events
 from jitclient.core.clock import perf_counter
+from jitclient.core.events import ProgramRecord
 from jitclient.core.notices import print_notice
 from jitclient.core.settings import settings
 from jitclient.errors import JitserverError
@@ -28,71 +29,64 @@ _NOT_ASKED = "the daemon was not asked why, as its answers took too long"
 _printed: set[tuple[str, str]] = set()
 
 
-class CompileLog:
-    """Account of the work that getting one program took."""
+def report(
+    session: Session,
+    wanted: Specialisation,
+    request: Prepare,
+    prepared: Prepared,
+    captured: Capture | None,
+    refused: Exception | None = None,
+    traced_seconds: float | None = None,
+) -> None:
+    """Count a program that was got, and print the lines that the settings ask for.
 
-    def __init__(self, wanted: Specialisation, captured: Capture | None, why: Exception | None = None) -> None:
-        self.wanted = wanted
-        self.captured = captured  # for the comparison with other programs
-        self.why = why  # why the daemon did not trace the function, if so
-        self.traced_seconds: float | None = None  # of a trace in this process, if any
-
-    def report(self, session: Session, request: Prepare, prepared: Prepared) -> None:
-        """Count the program, and print the lines that the settings ask for."""
-        program, compiled = self.wanted.label, sum(prepared.seconds.values())
-        found_in = perf_counter() - self.wanted.since
-        kind = "made" if prepared.level in ("made", "remade") else "found"
-        seconds = prepared.saved - found_in if prepared.saved else compiled
-        events.log.count(kind, program, prepared.level, prepared.why, seconds=seconds)
-        events.log.count("saved by jax", seconds=prepared.saved_compiling)
-        exit_summary.begin()
-        took = []
-        if self.traced_seconds is not None:
-            why = "the function has declared inputs" if self.why is None else _in_one_line(self.why)
-            events.log.count("local", self.wanted.name, "traced", why)
-            took.append(f"traced in this process in {labels.seconds(self.traced_seconds)}")
-        if prepared.seconds:
-            took.append(f"compiled in {labels.seconds(compiled)}")
-        self._record(session, request, prepared)
-        if took and session.settings.explain:
-            # The call must not fail because the cause is unknown.
-            with contextlib.suppress(JitserverError):
-                print_notice(f"{program} was {' and '.join(took)}; {self._cause(session, request)}")
-        if prepared.seconds and logs_compiles():
-            stages = ", ".join(f"{stage} {labels.seconds(seconds)}" for stage, seconds in prepared.seconds.items())
-            _log.warning("%s was made on the daemon: %s", program, stages)
-
-    def _record(self, session: Session, request: Prepare, prepared: Prepared) -> None:
-        log = events.log
-        record = log.program_here()
-        if record is None:
-            return
-        record.level, record.seconds, record.saved = prepared.level, dict(prepared.seconds), prepared.saved
-        record.why = prepared.why or ("" if self.why is None else _in_one_line(self.why))
-        record.is_traced_each_time = request.lookup.function_key == ""
-        if not prepared.seconds or record.why or not log.is_asked:
-            return
+    `captured` is for the comparison with other programs. If the function was traced in this process, `traced_seconds`
+    is how long that took, and `refused` why the daemon did not trace it.
+    """
+    log, program, compiled = events.log, wanted.label, sum(prepared.seconds.values())
+    since, why = perf_counter() - wanted.since, "" if refused is None else _in_one_line(refused)
+    seconds = prepared.saved - since if prepared.saved else compiled
+    kind = "made" if prepared.level in ("made", "remade") else "found"
+    log.count(kind, program, prepared.level, prepared.why, seconds=seconds)
+    log.count("saved by jax", seconds=prepared.saved_compiling)
+    exit_summary.begin()
+    record = log.program_here() or ProgramRecord()
+    record.level, record.seconds, record.saved = prepared.level, dict(prepared.seconds), prepared.saved
+    record.why, record.is_traced_each_time = prepared.why or why, request.lookup.function_key == ""
+    took = []
+    if traced_seconds is not None:
+        log.count("local", wanted.name, "traced", why or "the function has declared inputs")
+        took.append(f"traced in this process in {labels.seconds(traced_seconds)}")
+    if prepared.seconds:
+        took.append(f"compiled in {labels.seconds(compiled)}")
+    is_printed, is_kept = bool(took) and session.settings.explain, log.is_asked and not record.why and prepared.seconds
+    causes: tuple[str, ...] = (why,) if why else ()
+    if is_kept or (is_printed and not why):
         # The daemon compares the program with all others of the name, which takes long where these are many.
-        is_slow = perf_counter() - self.wanted.since > _ALWAYS_EXPLAINED_SECONDS
-        if is_slow or log.total("explained")[1] < _MAX_EXPLAINING * (log.now() - log.origin) / 1e9:
+        most = _MAX_EXPLAINING * (log.now() - log.origin) / 1e9
+        if is_printed or since > _ALWAYS_EXPLAINED_SECONDS or log.total("explained")[1] < most:
             start = perf_counter()
-            with contextlib.suppress(JitserverError):
-                record.differences = tuple(self._differences(session, request))
+            causes = _differences(session, request, captured)
             log.count("explained", seconds=perf_counter() - start)
         else:
-            record.differences = (_NOT_ASKED,)
-
-    def _differences(self, session: Session, request: Prepare) -> list[str]:
-        """Return the differences from the nearest program, or one line which says that there is none."""
-        found = explained(session.ask, request, self.captured)
-        return [NONE_SIMILAR] if found.nearest is None else [str(difference) for difference in found.differences]
-
-    def _cause(self, session: Session, request: Prepare) -> str:
-        if self.why is not None:
-            return _in_one_line(self.why)
-        causes = self._differences(session, request)
+            causes = (_NOT_ASKED,)
+    if is_kept:
+        record.differences = causes
+    if is_printed and causes:
         more = [f"and {len(causes) - _MAX_CAUSES} more differences"] if len(causes) > _MAX_CAUSES else []
-        return "; ".join(causes[:_MAX_CAUSES] + more)
+        print_notice(f"{program} was {' and '.join(took)}; {'; '.join([*causes[:_MAX_CAUSES], *more])}")
+    if prepared.seconds and logs_compiles():
+        stages = ", ".join(f"{stage} {labels.seconds(seconds)}" for stage, seconds in prepared.seconds.items())
+        _log.warning("%s was made on the daemon: %s", program, stages)
+
+
+def _differences(session: Session, request: Prepare, captured: Capture | None) -> tuple[str, ...]:
+    """Return the differences from the nearest program, or a line which says that there is none; empty if unknown."""
+    # The call must not fail because the cause is unknown.
+    with contextlib.suppress(JitserverError):
+        found = explained(session.ask, request, captured)
+        return (NONE_SIMILAR,) if found.nearest is None else tuple(map(str, found.differences))
+    return ()
 
 
 @contextlib.contextmanager

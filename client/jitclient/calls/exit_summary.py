@@ -21,19 +21,23 @@ _pid: int | None = None
 """Process that is summarized at its exit; None before there is one."""
 
 
-def begin_program(report: Callable[[], None] | None) -> None:
-    """Summarize the program that this process is about to run; exit handlers that it registers run before.
+def begin(report: Callable[[], None] | None = None, details: str = "jitserver run --report") -> None:
+    """Summarize this process at its exit, unless that has begun, or it was forked from one where that has begun.
+
+    Exit handlers that the program registers from now on run before.
 
     Args:
         report: prints a report in place of the line, if given.
+        details: how to ask for the details.
     """
-    _begin("--report", report)
-
-
-def begin() -> None:
-    """Summarize this process, unless that has begun, or it was forked from one where that has begun."""
-    if _pid is None:
-        _begin("jitserver run --report", None)
+    global _pid
+    if _pid is not None:
+        return
+    _pid = os.getpid()
+    # A failure here does not matter to the user of the program.
+    with contextlib.suppress(Exception):
+        listen()
+    atexit.register(_at_exit, details, report)
 
 
 def begin_reported(report: Callable[[str], Callable[[], None]]) -> None:
@@ -47,16 +51,7 @@ def begin_reported(report: Callable[[str], Callable[[], None]]) -> None:
     if _pid is None:
         make = report(_script())
         # Asked at the exit: a child does not know of its parent yet when it imports the parent's `__main__`.
-        _begin("JITSERVER_REPORT", lambda: None if _is_child() else make())
-
-
-def _begin(details: str, report: Callable[[], None] | None) -> None:
-    global _pid
-    _pid = os.getpid()
-    # A failure here does not matter to the user of the program.
-    with contextlib.suppress(Exception):
-        listen()
-    atexit.register(_at_exit, details, report)
+        begin(lambda: None if _is_child() else make())
 
 
 def line(saved: float, programs: int, compilations: int, details: str, by_jax: float = 0.0) -> str:

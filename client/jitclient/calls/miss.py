@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from jitclient.calls import compile_log
 from jitclient.calls.capture_costs import CaptureCosts
-from jitclient.calls.compile_log import CompileLog
 from jitclient.calls.deps import Input, stamp_of
 from jitclient.calls.failures import CaptureNeededError, InputsChangedError
 from jitclient.calls.identity import Identity, identify, manifests_of
@@ -235,7 +235,8 @@ class Miss:
 
     def report(self, lookup: Lookup, prepared: Prepared) -> None:
         """Log a program that was made from the capture, or found."""
-        CompileLog(self.wanted, self.identity.captured).report(self.session, self.identity.request(lookup), prepared)
+        request = self.identity.request(lookup)
+        compile_log.report(self.session, self.wanted, request, prepared, self.identity.captured)
 
     # ---- the program
 

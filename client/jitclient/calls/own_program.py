@@ -2,8 +2,8 @@
 
 import msgspec
 
+from jitclient.calls import compile_log
 from jitclient.calls.agreement import manifest_of, unchanged
-from jitclient.calls.compile_log import CompileLog
 from jitclient.calls.deps import stamp_of
 from jitclient.calls.failures import InputsChangedError, failures_to_capture_error
 from jitclient.calls.identity import request_of, signature_of
@@ -36,8 +36,7 @@ def for_all_processes(miss: Miss, why: CaptureError | None) -> Program:
     after = unchanged(miss)
     structure, evidence = tree.encode(own.structure(), miss.ref), own.comparable_evidence(miss.ref)
     traced = Traced(exported.key, exported.results, structure, evidence, exported.foreign, own.seconds)
-    log = CompileLog(miss.wanted, after, why)
-    return _sent(miss, identity.request(identity.lookup, traced, manifest_of(miss)), exported.program, log, after)
+    return _sent(miss, identity.request(identity.lookup, traced, manifest_of(miss)), exported.program, why, after)
 
 
 def for_this_process(miss: Miss, why: CaptureError) -> Program:
@@ -58,7 +57,7 @@ def for_this_process(miss: Miss, why: CaptureError) -> Program:
             lookup = Lookup(exported.lookup_key(), "", (), signature_of(wanted, None))
             traced = Traced(exported.key, exported.results, tree.UNKNOWN, foreign=exported.foreign)
             request = request_of(wanted, lookup, traced, Manifest())
-            made = _sent(miss, request, exported.program, CompileLog(wanted, None, why), _current(miss))
+            made = _sent(miss, request, exported.program, why, _current(miss))
     except CaptureError as error:
         raise error if str(error) in str(why) else CaptureError(f"{why}; {error}") from error
     if miss.note:
@@ -106,17 +105,16 @@ def _sent(
     miss: Miss,
     request: Prepare,
     program: bytes,
-    log: CompileLog,
+    why: CaptureError | None,
     watched: Capture | None,
 ) -> Program:
     session = miss.session
-    log.traced_seconds = miss.own.seconds
     found, generation = miss.look_up(request.lookup, values.no_deref)
     prepared = found.prepared
     if prepared is None:
         prepared, generation = miss.make_from_program(request, program)
     session.count_client_trace()
-    log.report(session, request, prepared)
+    compile_log.report(session, miss.wanted, request, prepared, watched, why, miss.own.seconds)
     if request.traced is not None and not request.traced.evidence.digest:  # the key is the program's own digest
         prepared = msgspec.structs.replace(prepared, evidence=Evidence(request.lookup.capture_key.encode()))
     return miss.program(prepared, generation, watched, miss.own.unflatten())

@@ -18,7 +18,7 @@ from jitclient.errors import SettingsError
 def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None] | None]]:
     """The reports of the programs that begin."""
     found: list[Callable[[], None] | None] = []
-    monkeypatch.setattr(exit_summary, "begin_program", lambda report: found.append(report))
+    monkeypatch.setattr(exit_summary, "begin", lambda report, _: found.append(report))
     monkeypatch.setattr(events, "log", Log())
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     settings.cache_clear()

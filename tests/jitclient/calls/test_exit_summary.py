@@ -132,7 +132,7 @@ def test_a_process_that_was_spawned_says_nothing(tmp_path: Path) -> None:
 
 
 def test_a_process_in_which_a_report_was_asked_for_has_no_line(tmp_path: Path) -> None:
-    source = "exit_summary.begin_program(lambda: print('report', file=__import__('sys').stderr))"
+    source = "exit_summary.begin(lambda: print('report', file=__import__('sys').stderr))"
     path = tmp_path / "program.py"
     path.write_text(textwrap.dedent(SAVES).format(seconds=2.0).replace("exit_summary.begin()", source))
     assert on_terminal(str(path)) == "report\n"
