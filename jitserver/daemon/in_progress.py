@@ -4,14 +4,13 @@ import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Protocol
 
 from jitclient.wire import labels
 from jitclient.wire.introspection import Making
 from jitclient.wire.messages import Prepare
-
-ReportPhase = Callable[[str], None]
+from jitserver.programs import phases
 
 
 class Client(Protocol):
@@ -40,12 +39,8 @@ class InProgress:
         self._requests: dict[int, _Request] = {}
 
     @contextlib.contextmanager
-    def recording(self, key: str, request: Prepare, client: Client) -> Iterator[ReportPhase]:
-        """Register a request for the duration of the context.
-
-        Yields:
-            A `report_phase` function that also records the request's phases.
-        """
+    def recording(self, key: str, request: Prepare, client: Client) -> Iterator[None]:
+        """Register a request for the duration of the context, and report its phases to the client."""
         number, pending = next(self._numbers), _Request(key, request, client, time.monotonic())
 
         def recorded(phase: str) -> None:
@@ -54,7 +49,8 @@ class InProgress:
 
         self._requests[number] = pending
         try:
-            yield recorded
+            with phases.reported_to(recorded):
+                yield
         finally:
             del self._requests[number]
 

@@ -25,15 +25,20 @@ from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.in_progress import InProgress
 from jitserver.daemon.introspection import listed, long_runs, snapshot
 from jitserver.daemon.named_array_requests import NamedArrayRequests
+<<<<<<< HEAD
 from jitserver.daemon.phases import Phases
+=======
+from jitserver.daemon.recording import ConnectionRecording
+>>>>>>> 9c95d9f2 (programs: keep who hears of a phase with the thread)
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import Session
-from jitserver.programs import context
+from jitserver.programs import context, phases
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices.backend import backend
 from jitserver.programs.engine import Engine
 from jitserver.programs.failures import TraceFailed, failure_of
 from jitserver.programs.inspection import inspected
+from jitserver.programs.phases import Phases
 from jitserver.programs.programs import Hit
 from jitserver.programs.recorder import memory_profile
 from jitserver.store.entry import Entry
@@ -162,10 +167,11 @@ class JitService(Service):  # type: ignore[misc]
         self._check_packages(lookup.packages)
         session = _session(connection)
         self._check_open()
-        phases = Phases(connection.report_phase)
-        found = self.engine.programs.find(lookup, phases.report)
+        done = Phases()
+        with phases.reported_to(connection.report_phase, done.add):
+            found = self.engine.programs.find(lookup)
         if isinstance(found, Hit):
-            return messages.Found(self._prepared(session, found.entry, found.level, phases.until_now("looking up")))
+            return messages.Found(self._prepared(session, found.entry, found.level, done.until_now("looking up")))
         return messages.Found(names=found or ())
 
     @verb(messages.Upload)
@@ -180,12 +186,12 @@ class JitService(Service):  # type: ignore[misc]
         key = self.engine.key_of(request.lookup)
         with (
             connection.incoming.taken(request.traced.key if request.traced else request.lookup.capture_key) as payload,
-            self.in_progress.recording(key.text, request, connection) as report_phase,
+            self.in_progress.recording(key.text, request, connection),
+            phases.reported_to((done := Phases()).add),
         ):
-            phases = Phases(report_phase)
-            entry, made = self.engine.programs.prepare(key, request, payload, phases.report)
+            entry, made = self.engine.programs.prepare(key, request, payload)
         level, first = ("made", "unpacking") if made else ("memory", "waiting")
-        return self._prepared(session, entry, level, phases.until_now(first))
+        return self._prepared(session, entry, level, done.until_now(first))
 
     @verb(messages.Lookup)
     def exposed_order_free(self, connection: DaemonConnection, lookup: messages.Lookup) -> bytes:
@@ -207,7 +213,7 @@ class JitService(Service):  # type: ignore[misc]
         return inspected(_session(connection).executable(request.executable).program, request.what)
 
     def _prepared(
-        self, session: Session, entry: Entry, level: str, phases: tuple[messages.Phase, ...]
+        self, session: Session, entry: Entry, level: str, done: tuple[messages.Phase, ...]
     ) -> messages.Prepared:
         made, seconds = level in ("made", "remade"), entry.info.seconds
         return messages.Prepared(
@@ -227,7 +233,7 @@ class JitService(Service):  # type: ignore[misc]
             saved=0.0 if made else sum(seconds.values()),
             saved_compiling=0.0 if made else seconds.get("compile", 0.0),
             why=entry.program.why_remade if level == "remade" else "",
-            phases=phases,
+            phases=done,
         )
 
     # ---- named arrays
@@ -334,7 +340,8 @@ class JitService(Service):  # type: ignore[misc]
     @verb(introspection.Show)
     def exposed_show(self, connection: DaemonConnection, request: introspection.Show) -> messages.Inspected | None:
         self._check_open()
-        return self.engine.show(request.key, request.what, connection.report_phase)
+        with phases.reported_to(connection.report_phase):
+            return self.engine.show(request.key, request.what)
 
     @verb(explaining.Explain)
     def exposed_explain(self, connection: DaemonConnection, request: explaining.Explain) -> explaining.Explained:

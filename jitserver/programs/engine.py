@@ -19,7 +19,7 @@ from jitserver.programs.devices.backend import backend
 from jitserver.programs.devices.heartbeat import Health
 from jitserver.programs.devices.in_flight import InFlight
 from jitserver.programs.devices.serial import recording_callbacks, run_serially
-from jitserver.programs.program import Program, ReportPhase
+from jitserver.programs.program import Program
 from jitserver.programs.programs import RUNNING, Programs, request_of
 from jitserver.programs.recorder import Recorder, labelled
 from jitserver.programs.traces import output
@@ -119,14 +119,14 @@ class Engine:
 
     # ---- introspection
 
-    def show(self, key: str, what: str, report_phase: ReportPhase) -> Inspected | None:
+    def show(self, key: str, what: str) -> Inspected | None:
         """Return a view of a cached program (see inspection.py).
 
         Returns:
             The view; None if the program is not cached, or the view needs the program's capture and that is not cached.
         """
         if what not in inspection.TRACED:
-            entry = self.programs.entry_of(key, report_phase)
+            entry = self.programs.entry_of(key)
             return None if entry is None else inspection.inspected(entry.program, what)
         stored = self.cache.stored(key)
         capture = self.cache.store.blob(stored.capture) if stored is not None else None

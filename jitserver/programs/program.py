@@ -23,14 +23,13 @@ from jitclient.jaxside.leaked_tracers import raise_if_used
 from jitclient.jaxside.over_leaves import OverLeaves
 from jitclient.wire.array_transport import host_form, nbytes_of
 from jitclient.wire.messages import Evidence, ForeignFunction, Lookup, Signature, Slot, Spec, Traced
-from jitserver.programs import callbacks, context, executables, placement, portable
+from jitserver.programs import callbacks, context, executables, phases, placement, portable
 from jitserver.programs.devices import device_arrays, memories
 from jitserver.programs.devices.backend import backend
 from jitserver.programs.devices.memories import Bytes, bytes_of_specs
 from jitserver.programs.traces import ambient, lock, output
 from jitserver.store.journal import EMPTY_SLOT
 
-ReportPhase = Callable[[str], None]
 _NO_EVIDENCE = Evidence()
 _SORTS = ("stablehlo.sort", "chlo.top_k")
 """Operations whose comparison XLA's CPU runtime cannot serialize any more after the first run (jax 0.10 to 0.12)."""
@@ -157,16 +156,13 @@ def loaded_for(lookup: Lookup, payload: bytes) -> Loaded:
         return load(payload, lookup.locations)
 
 
-def from_capture(
-    loaded: Loaded, signature: Signature, name: str, report_phase: ReportPhase, compared: bool = True
-) -> Program:
+def from_capture(loaded: Loaded, signature: Signature, name: str, compared: bool = True) -> Program:
     """Trace and compile a captured function.
 
     Args:
         loaded: the capture.
         signature: the signature for which the function is traced.
         name: the name of the function.
-        report_phase: reports the current phase.
         compared: whether to keep the evidence of the trace.
 
     Raises:
@@ -174,7 +170,7 @@ def from_capture(
         BaseException: the user's function raised it during the trace.
     """
     over_leaves = _over_leaves(loaded, signature, name)
-    built = _build(over_leaves.function, signature, report_phase, loaded, lambda: over_leaves.out_tree, compared)
+    built = _build(over_leaves.function, signature, loaded, lambda: over_leaves.out_tree, compared)
     made = TraceObjects(loaded)
     built.tree = tree.encode(tree.structure_of(over_leaves.out_tree), loaded.index_of, made.add)
     built.made = made.to_bytes()
@@ -194,7 +190,7 @@ def _described(loaded: Loaded | None, functions: Sequence[callbacks.Function]) -
         raise CaptureError(f"the program calls back a function that the client cannot rebuild: {error}") from error
 
 
-def from_client(program: bytes, traced: Traced, signature: Signature, name: str, report_phase: ReportPhase) -> Program:
+def from_client(program: bytes, traced: Traced, signature: Signature, name: str) -> Program:
     """Compile a program that a client traced.
 
     The client describes the results, because the program's text has no weak types.
@@ -202,7 +198,7 @@ def from_client(program: bytes, traced: Traced, signature: Signature, name: str,
     Raises:
         CaptureError: the program cannot be read, or the results do not match the client's description.
     """
-    built = from_portable(program, traced.foreign, traced.results, signature, name, report_phase)
+    built = from_portable(program, traced.foreign, traced.results, signature, name)
     built.results, built.tree, built.foreign = traced.results, traced.tree, traced.foreign
     built.seconds["trace"] += traced.seconds
     built.evidence, built.agreed_order_free = traced.evidence.digest, traced.evidence.order_free
@@ -216,7 +212,6 @@ def from_portable(
     results: tuple[Spec, ...],
     signature: Signature,
     name: str,
-    report_phase: ReportPhase,
 ) -> Program:
     """Compile a program that another process traced, of which nothing is known beyond its text.
 
@@ -225,7 +220,7 @@ def from_portable(
     """
     function = portable.function_of(program, name)
     register(foreign)
-    built = _build(function, signature, report_phase)
+    built = _build(function, signature)
     if [spec.shape for spec in results] != [spec.shape for spec in built.results]:
         raise CaptureError("the program's results do not match their description")
     return built
@@ -236,7 +231,7 @@ def text_of_capture(loaded: Loaded, signature: Signature, name: str, what: str) 
     over_leaves = _over_leaves(loaded, signature, name)
     deref, out_tree = loaded.object_at, lambda: over_leaves.out_tree
     with context.entered(_settings(signature, deref)), output.withheld():
-        traced, lowered = _lowered(over_leaves.function, signature, deref, lambda _: None, out_tree, {})
+        traced, lowered = _lowered(over_leaves.function, signature, deref, out_tree, {})
     return str(traced.jaxpr) if what == "jaxpr" else str(lowered.as_text())
 
 
@@ -259,7 +254,6 @@ def _lowered(
     function: Callable[..., Any],
     signature: Signature,
     deref: Deref,
-    report_phase: ReportPhase,
     out_tree: Callable[[], Any],
     seconds: dict[str, float],
     is_portable: bool = False,
@@ -270,13 +264,13 @@ def _lowered(
     turn = contextlib.nullcontext() if is_portable else lock.traces.taken()
     # Reads that it notices may be those of a trace on another thread.
     check = contextlib.nullcontext() if is_portable else ambient.refused()
-    with turn, _timed(seconds, "trace", report_phase, "tracing"), check:
+    with turn, _timed(seconds, "trace", "tracing"), check:
         traced = jitted.trace(*map(abstract, signature.leaves))
         raise_if_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
     callbacks.check_effects(traced.jaxpr)
     if backend().runs_on_host:
         raise_if_unknown(traced.jaxpr, jax.default_backend())
-    with _timed(seconds, "lower", report_phase, "lowering"):
+    with _timed(seconds, "lower", "lowering"):
         lowered = placement.lowered(traced, function.__name__, signature, options, out_tree(), deref)
     return traced, lowered
 
@@ -284,7 +278,6 @@ def _lowered(
 def _build(
     function: Callable[..., Any],
     signature: Signature,
-    report_phase: ReportPhase,
     loaded: Loaded | None = None,
     out_tree: Callable[[], Any] = lambda: None,
     compared: bool = False,
@@ -293,7 +286,7 @@ def _build(
     deref = values.no_deref if loaded is None else loaded.object_at
     settings = _settings(signature, deref)
     with context.entered(settings), output.withheld():
-        traced, lowered = _lowered(function, signature, deref, report_phase, out_tree, seconds, loaded is None)
+        traced, lowered = _lowered(function, signature, deref, out_tree, seconds, loaded is None)
         evidence = _NO_EVIDENCE
         without_order: Callable[[], bytes] = bytes
         if compared and loaded is not None:
@@ -304,7 +297,7 @@ def _build(
         functions = functions_of(traced, lowered)
         slots, described = tuple(map(callbacks.slot_of, functions)), _described(loaded, functions)
         foreign = foreign_functions(traced.jaxpr, jax.default_backend())
-        with _timed(seconds, "compile", report_phase, "compiling"), executables.compiling(text):
+        with _timed(seconds, "compile", "compiling"), executables.compiling(text):
             found_before = compilation_cache.found_by_thread()
             compiled = callbacks.Executables(slots, lowered) if slots else lowered.compile()
             is_found = compilation_cache.found_by_thread() != found_before
@@ -336,8 +329,8 @@ def _build(
 
 
 @contextlib.contextmanager
-def _timed(seconds: dict[str, float], label: str, report_phase: ReportPhase, phase: str) -> Iterator[None]:
-    report_phase(phase)
+def _timed(seconds: dict[str, float], label: str, phase: str) -> Iterator[None]:
+    phases.begin(phase)
     start = time.perf_counter()
     yield
     seconds[label] = time.perf_counter() - start

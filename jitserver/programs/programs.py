@@ -18,14 +18,14 @@ from jitclient.jaxside import cpu_executables
 from jitclient.wire import labels
 from jitclient.wire.introspection import EntryInfo
 from jitclient.wire.messages import Lookup, Manifest, Prepare, Settle, State
-from jitserver.programs import context, keys, program, serialization
+from jitserver.programs import context, keys, phases, program, serialization
 from jitserver.programs.counters import Counters
 from jitserver.programs.failures import TraceFailed
 from jitserver.programs.inspection import info_of
 from jitserver.programs.keys import CallKey
 from jitserver.programs.latest import Latest
 from jitserver.programs.manifest_names import ManifestNames
-from jitserver.programs.program import Program, ReportPhase
+from jitserver.programs.program import Program
 from jitserver.programs.traces import ambient
 from jitserver.programs.traces.lock import Busy
 from jitserver.store.checked_files import Corrupt, unpacked
@@ -95,7 +95,7 @@ class Programs:
         self._restoring: SingleFlight[Entry | None] = SingleFlight(cache.memory.get)
         self._refusals = Latest[str, tuple[CaptureError, str]](_MAX_REFUSALS)  # by key: the reason, the function's name
 
-    def find(self, lookup: Lookup, report_phase: ReportPhase) -> Hit | tuple[tuple[str, ...], ...] | None:
+    def find(self, lookup: Lookup) -> Hit | tuple[tuple[str, ...], ...] | None:
         """Return the program of a lookup if it is cached, or the lists of names whose state the client must send first.
 
         Raises:
@@ -103,14 +103,12 @@ class Programs:
             CrashesDaemon: the program has too many strikes.
         """
         base, lookup_digest = keys.call_key(lookup), _digest_of(lookup)
-        found = self._find(base, lookup, lookup_digest, report_phase)
+        found = self._find(base, lookup, lookup_digest)
         if found is None and self._names.look_again(base):
-            found = self._find(base, lookup, lookup_digest, report_phase)
+            found = self._find(base, lookup, lookup_digest)
         return found
 
-    def _find(
-        self, base: CallKey, lookup: Lookup, lookup_digest: bytes, report_phase: ReportPhase
-    ) -> Hit | tuple[tuple[str, ...], ...] | None:
+    def _find(self, base: CallKey, lookup: Lookup, lookup_digest: bytes) -> Hit | tuple[tuple[str, ...], ...] | None:
         lists, sent = self._names.lists_of(base.text), {each.names: each for each in lookup.manifests}
         if not all(names in sent for names in lists if names):
             return tuple(names for names in lists if names)
@@ -120,7 +118,7 @@ class Programs:
             if refusal is not None:
                 raise refusal[0].with_traceback(None)
             self._refuse_crashing(key.text)
-            hit = self._hit(key, lookup_digest, report_phase)
+            hit = self._hit(key, lookup_digest)
             if hit is not None:
                 return hit
         return None
@@ -154,7 +152,7 @@ class Programs:
             return InLab(seconds)
         return InLab(seconds, only_trace=True) if share.has_trace(key.components().portable_key) else None
 
-    def prepare(self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase) -> tuple[Entry, bool]:
+    def prepare(self, key: CallKey, request: Prepare, payload: bytes) -> tuple[Entry, bool]:
         """Return the program of a request, and whether this call made it.
 
         Other clients that request the same program meanwhile wait for it. Without a manifest, the program is a
@@ -164,7 +162,6 @@ class Programs:
             key: the call key of the request's lookup.
             request: the request.
             payload: the capture, or the program that the client traced.
-            report_phase: reports the current phase.
 
         Raises:
             CaptureError: the capture cannot be loaded.
@@ -173,18 +170,16 @@ class Programs:
         """
         self._refuse_crashing(key.text)
         if request.manifest is None:
-            entry, made = self._candidate_of(key, request, payload, report_phase)
+            entry, made = self._candidate_of(key, request, payload)
         else:
             key = key.under(request.manifest)
-            entry, made = self._once.get(key.text, lambda: self._make(key, request, payload, report_phase))
+            entry, made = self._once.get(key.text, lambda: self._make(key, request, payload))
             _check_lookup(entry, request.lookup)
         if not made:
             self._count_hit(entry)
         return entry, made
 
-    def _candidate_of(
-        self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase
-    ) -> tuple[Entry, bool]:
+    def _candidate_of(self, key: CallKey, request: Prepare, payload: bytes) -> tuple[Entry, bool]:
         settled = self.cache.memory.get(key.under(Manifest()).text)  # since the client's look-up
         if settled is not None and not request.force_trace:
             _check_lookup(settled, request.lookup)
@@ -192,7 +187,7 @@ class Programs:
         with self._lock:
             self._waiting[key.text] += 1
         try:
-            entry, made = self._tracing.get(key.text, lambda: self._make_candidate(key, request, payload, report_phase))
+            entry, made = self._tracing.get(key.text, lambda: self._make_candidate(key, request, payload))
             _check_lookup(entry, request.lookup)
             return entry, made
         except BaseException:
@@ -249,8 +244,8 @@ class Programs:
             entry = self._entry(info_of(base.text, request, entry.program), entry.program)
         self._keep(key, entry, request, candidate.payload)
 
-    def _make_candidate(self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase) -> Entry:
-        built = self._build(key, request, payload, report_phase)
+    def _make_candidate(self, key: CallKey, request: Prepare, payload: bytes) -> Entry:
+        built = self._build(key, request, payload)
         entry = self._entry(info_of(key.text, request, built), built)
         with self._lock:
             self._candidates[key.text] = _Candidate(entry, request, payload)
@@ -281,9 +276,9 @@ class Programs:
         found = self._candidates.get(key)
         return None if found is None else found.entry
 
-    def _hit(self, key: CallKey, lookup_digest: bytes, report_phase: ReportPhase) -> Hit | None:
+    def _hit(self, key: CallKey, lookup_digest: bytes) -> Hit | None:
         level = "disk" if self.cache.memory.get(key.text) is None else "memory"
-        entry = self._restored(key, report_phase)
+        entry = self._restored(key)
         if entry is None or entry.program.lookup_digest != lookup_digest:
             return None
         if level == "disk" and entry.program.why_remade:
@@ -296,7 +291,7 @@ class Programs:
     def _refuse(self, key: str, why: CaptureError, name: str) -> None:
         self._refusals.put(key, (why, name))
 
-    def entry_of(self, key: str, report_phase: ReportPhase = lambda _: None) -> Entry | None:
+    def entry_of(self, key: str) -> Entry | None:
         """Return the entry of a program by call key.
 
         A program made under other versions is looked up, or made, for the current versions.
@@ -312,9 +307,9 @@ class Programs:
         now = _key_of(request)
         self._refuse_crashing(now.text)
         if recipe is not None:
-            return self._made_again(now, stored, request, report_phase, why, recipe.capture)
+            return self._made_again(now, stored, request, why, recipe.capture)
         why = "it was made under other versions"
-        return self._restored(now, report_phase) or self._made_again(now, stored, request, report_phase, why)
+        return self._restored(now) or self._made_again(now, stored, request, why)
 
     def warm(self, key: str) -> bool:
         """Load a program from disk, unless it was made under other versions or has strikes.
@@ -331,7 +326,7 @@ class Programs:
             now = None if request is None else _key_of(request)
             if now is None or now.text != key:
                 return False
-            return self._restored(now, lambda _: None) is not None
+            return self._restored(now) is not None
         # Without a stored executable, user code runs again and may raise any exception.
         except Exception as error:
             log.info("program %s cannot be loaded: %s", key[:12], error)
@@ -342,37 +337,30 @@ class Programs:
         if refusal:
             raise CrashesDaemon(refusal)
 
-    def _make(self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase) -> Entry:
-        built = self._build(key, request, payload, report_phase)
+    def _make(self, key: CallKey, request: Prepare, payload: bytes) -> Entry:
+        built = self._build(key, request, payload)
         entry = self._keep(key, self._entry(info_of(key.text, request, built), built), request, payload)
         built.forget_trace()
         return entry
 
-    def _build(self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase) -> Program:
+    def _build(self, key: CallKey, request: Prepare, payload: bytes) -> Program:
         lookup = request.lookup
 
-        def make(report_next: ReportPhase) -> Program:
+        def make() -> Program:
             if request.traced is not None:
-                return program.from_client(payload, request.traced, lookup.signature, request.name, report_next)
-            return self._trace(request, payload, report_next)
+                return program.from_client(payload, request.traced, lookup.signature, request.name)
+            return self._trace(request, payload)
 
-        built = self._recorded(key, request, make, report_phase)
+        built = self._recorded(key, request, make)
         built.lookup_digest = _digest_of(lookup)
         return built
 
-    def _recorded(
-        self, key: CallKey, request: Prepare, make: Callable[[ReportPhase], Program], report_phase: ReportPhase
-    ) -> Program:
+    def _recorded(self, key: CallKey, request: Prepare, make: Callable[[], Program]) -> Program:
         """Make a program, which the crash journal and the counters record."""
         self.counters.add(misses=1)
         label = labels.of_program(request)
-        with self.journal.recording("unpacking", key.text, label) as next_phase:
-
-            def report_next(phase: str) -> None:
-                next_phase(phase)
-                report_phase(phase)
-
-            built = make(report_next)
+        with self.journal.recording("unpacking", key.text, label) as next_phase, phases.reported_to(next_phase):
+            built = make()
         log.info("made %s in %.2f s", label, sum(built.seconds.values()))
         self.counters.add(compiles=1, text_hits=built.is_found, compile_seconds=sum(built.seconds.values()))
         return built
@@ -445,20 +433,20 @@ class Programs:
         built: Program = entry.program
         return built
 
-    def _restored(self, key: CallKey, report_phase: ReportPhase) -> Entry | None:
-        return self._restoring.get(key.text, lambda: self._restore(key, report_phase))[0]
+    def _restored(self, key: CallKey) -> Entry | None:
+        return self._restoring.get(key.text, lambda: self._restore(key))[0]
 
-    def _restore(self, key: CallKey, report_phase: ReportPhase) -> Entry | None:
-        report_phase(_READING)
+    def _restore(self, key: CallKey) -> Entry | None:
+        phases.begin(_READING)
         found = self.cache.load(key.text, self._names.seconds_shared(key.base))
         if found is None:
-            return self._compiled(key, report_phase)
+            return self._compiled(key)
         stored, executable, is_shared = found
         refusal = cpu_executables.refusal()
         why = stored.info.no_executable or refusal
         may_load = not refusal and self.journal.strikes.count(key.text, _LOADING) < _MAX_DISK_STRIKES
         if executable is not None and may_load:
-            report_phase(_LOADING)
+            phases.begin(_LOADING)
             try:
                 with self.journal.recording(_LOADING, key.text, stored.info.label):
                     built = serialization.loaded(stored.facts, executable)
@@ -477,15 +465,15 @@ class Programs:
                     self.cache.memory.remove([key.text])
                 return entry
         if is_shared:
-            return self._compiled(key, report_phase)
+            return self._compiled(key)
         made = None
         try:
-            made = self._made_again(key, stored, request_of(stored), report_phase, why or "its file is missing")
+            made = self._made_again(key, stored, request_of(stored), why or "its file is missing")
         except (CaptureError, Corrupt, TraceFailed) as error:
             log.info("%s cannot be made again without its client: %s", stored.info.label, error)
-        return made or self._compiled(key, report_phase)
+        return made or self._compiled(key)
 
-    def _compiled(self, key: CallKey, report_phase: ReportPhase) -> Entry | None:
+    def _compiled(self, key: CallKey) -> Entry | None:
         """Compile a program whose trace the lab's cache has from another kind of machine."""
         seconds, share = self._names.seconds_shared(key.base), self.cache.share
         if seconds is None or share is None:
@@ -501,7 +489,7 @@ class Programs:
                 raise Corrupt("it is the trace of another program")
             signature = request.lookup.signature
             make = functools.partial(serialization.compiled, stored.facts, trace, signature, request.name)
-            built = self._recorded(key, request, make, report_phase)
+            built = self._recorded(key, request, make)
         except Exception as error:
             share.reject_trace(portable_key, _first_line(error))
             return None
@@ -514,7 +502,6 @@ class Programs:
         key: CallKey,
         stored: Stored,
         request: Prepare,
-        report_phase: ReportPhase,
         why: str,
         capture: bytes | memoryview | None = None,
     ) -> Entry | None:
@@ -523,30 +510,26 @@ class Programs:
         if capture is None:
             return None
         compared = serialization.evidence_in(stored.facts)
-        entry, made = self._once.get(
-            key.text, lambda: self._make_equal(key, request, bytes(capture), report_phase, compared)
-        )
+        entry, made = self._once.get(key.text, lambda: self._make_equal(key, request, bytes(capture), compared))
         if made:
             before, now = stored.info, entry.info
             now.hits, now.saved, now.pinned = before.hits, before.saved, before.pinned
             entry.program.why_remade = why
         return entry
 
-    def _make_equal(
-        self, key: CallKey, request: Prepare, payload: bytes, report_phase: ReportPhase, evidence: bytes
-    ) -> Entry:
+    def _make_equal(self, key: CallKey, request: Prepare, payload: bytes, evidence: bytes) -> Entry:
         """Make a program again that was compared with a client's trace; its evidence must be the same.
 
         Raises:
             CaptureError: the new trace gives a different program.
         """
-        built = self._build(key, request, payload, report_phase)
+        built = self._build(key, request, payload)
         if built.evidence != evidence:
             raise CaptureError(f"tracing {request.name} again gives a different program")
         built.forget_trace()
         return self._keep(key, self._entry(info_of(key.text, request, built), built), request, payload)
 
-    def _trace(self, request: Prepare, payload: bytes, report_phase: ReportPhase) -> Program:
+    def _trace(self, request: Prepare, payload: bytes) -> Program:
         lookup = request.lookup
         for last in (False, True):
             start = time.perf_counter()
@@ -556,9 +539,7 @@ class Programs:
             load_seconds = time.perf_counter() - start
             self.counters.add(traces=1)
             try:
-                built = program.from_capture(
-                    loaded, lookup.signature, request.name, report_phase, not lookup.unverified
-                )
+                built = program.from_capture(loaded, lookup.signature, request.name, not lookup.unverified)
             except BaseException as error:
                 log.info("tracing %s failed: %s: %.200s", request.name, type(error).__name__, error)
                 if isinstance(error, AmbientInput) and str(error) == ambient.OF_GENERATORS and not last:

@@ -10,7 +10,7 @@ from jitclient.jaxside.ffi import register
 from jitclient.wire.messages import ForeignFunction, Message, Signature, Slot, Spec
 from jitserver.programs import executables
 from jitserver.programs.callbacks import Executables
-from jitserver.programs.program import Program, ReportPhase, from_portable
+from jitserver.programs.program import Program, from_portable
 from jitserver.store.checked_files import unpacked
 
 
@@ -83,16 +83,14 @@ def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
     )
 
 
-def compiled(
-    facts: bytes, program: bytes | memoryview, signature: Signature, name: str, report_phase: ReportPhase
-) -> Program:
+def compiled(facts: bytes, program: bytes | memoryview, signature: Signature, name: str) -> Program:
     """Compile a program of which another kind of machine has serialized the facts and the trace.
 
     Raises:
         Exception: the bytes are not a program that can run here.
     """
     decoded = unpacked(facts, Facts)
-    built = from_portable(program, decoded.foreign, decoded.results, signature, name, report_phase)
+    built = from_portable(program, decoded.foreign, decoded.results, signature, name)
     return dataclasses.replace(built, **{**_same(decoded), "code_bytes": built.code_bytes, "exported": bytes})
 
 

@@ -2,9 +2,13 @@
 
 import contextlib
 import dataclasses
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from jitclient.wire.messages import Lookup, Prepare, Signature, Spec
 from jitserver.daemon.in_progress import InProgress
+from jitserver.programs import phases
 
 REQUEST = Prepare(
     Lookup("", "", (), Signature(None, (Spec((2, 3), "float32"),), (), (), (), ())), name="step", where="x.py:1"
@@ -24,14 +28,22 @@ class Client:
         self.said.append(phase)
 
 
+@contextlib.contextmanager
+def working(request: Any, *begun: str) -> Iterator[None]:
+    """Work on a request in a thread of its own, where phases begin."""
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(request.__enter__).result()
+        list(thread.map(phases.begin, begun))
+        yield
+        thread.submit(request.__exit__, None, None, None).result()
+
+
 def test_requests_for_one_program_are_grouped_the_working_one_first() -> None:
     in_progress, one, two, three = InProgress(), Client(1), Client(2), Client(3)
     with contextlib.ExitStack() as stack:
         stack.enter_context(in_progress.recording("a", REQUEST, one))
-        say = stack.enter_context(in_progress.recording("a", REQUEST, two))
+        stack.enter_context(working(in_progress.recording("a", REQUEST, two), "tracing", "compiling"))
         stack.enter_context(in_progress.recording("b", REQUEST, three))
-        say("tracing")
-        say("compiling")
         first, second = in_progress.now()
     assert two.said == ["tracing", "compiling"]
     assert (first.key, first.label, first.phase, first.pids) == ("a", "step(f32[2,3])", "compiling", (2, 1))
@@ -41,8 +53,7 @@ def test_requests_for_one_program_are_grouped_the_working_one_first() -> None:
 
 def test_a_program_whose_clients_have_gone_has_none() -> None:
     in_progress, one, two = InProgress(), Client(1), Client(2)
-    with in_progress.recording("a", REQUEST, one) as say, in_progress.recording("a", REQUEST, two):
-        say("compiling")
+    with working(in_progress.recording("a", REQUEST, one), "compiling"), in_progress.recording("a", REQUEST, two):
         one.has_gone = True
         assert [(making.phase, making.pids) for making in in_progress.now()] == [("compiling", (2,))]
         two.has_gone = True

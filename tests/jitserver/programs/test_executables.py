@@ -96,7 +96,6 @@ def test_each_program_is_compiled_where_the_lab_is_asked(monkeypatch: pytest.Mon
         Traced("key", (spec,), tree.UNKNOWN),
         Signature(None, (spec,), (), (), (), ()),
         "double",
-        lambda _: None,
     )
     (text,) = texts
     assert "stablehlo.multiply" in text

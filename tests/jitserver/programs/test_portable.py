@@ -21,7 +21,7 @@ def trace() -> bytes:
 
 
 def compiled(trace: bytes) -> list[float]:
-    built = program.from_portable(trace, (), LEAVES, SIGNATURE, "f", lambda _: None)
+    built = program.from_portable(trace, (), LEAVES, SIGNATURE, "f")
     (found,) = built.run(np.array([3, 1, 2], "float32"))
     values: list[float] = found.tolist()
     return values
