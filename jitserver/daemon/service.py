@@ -25,11 +25,6 @@ from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.in_progress import InProgress
 from jitserver.daemon.introspection import listed, long_runs, snapshot
 from jitserver.daemon.named_array_requests import NamedArrayRequests
-<<<<<<< HEAD
-from jitserver.daemon.phases import Phases
-=======
-from jitserver.daemon.recording import ConnectionRecording
->>>>>>> 9c95d9f2 (programs: keep who hears of a phase with the thread)
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs import context, phases

@@ -17,7 +17,7 @@ def open_lock(path: Path, mode: str = "a+") -> IO[str]:
         DaemonUnavailable: the file cannot be opened.
     """
     try:
-        # It may hold the path of a socket, which need not be UTF-8.
+        # The path of a socket in it need not be UTF-8.
         return open(path, mode, encoding="utf-8", errors="surrogateescape", opener=_opened)
     except OSError as error:
         raise DaemonUnavailable(f"cannot open the lock file {path}: {error.strerror or error}") from error

@@ -417,7 +417,7 @@ class _Walk:
         # Each thread makes its stacks on first use.
         if issubclass(kind, threading.local):
             rows = [row for row in rows if type(row[1]) is not tuple or len(row[1]) > 1]
-        # What an object holds that is written in C may show in its pickle only.
+        # An object that is written in C may show what it holds in its pickle only.
         if not rows and _has_own_pickle(kind) and not issubclass(kind, threading.local):
             made = self._reduced(value)
             return ("opaque", name_of(kind)) if made is None else made
