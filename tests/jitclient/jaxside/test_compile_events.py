@@ -1,6 +1,7 @@
 """Compilations of a process's own jax, as its events count them."""
 
 import functools
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,11 @@ def found(log: Log) -> tuple[int, float]:
 
 
 def function(module: str, name: str) -> Callable[[Any], Any]:
-    """A function that jax has not seen, as if a module had defined it."""
+    """A function that no jax has seen, as if a module had defined it: a cache of compilations may be in use."""
+    number = secrets.randbelow(1 << 30)
 
     def added(x: Any) -> Any:
-        return x + 1
+        return x + number - (number - 1)
 
     added.__module__, added.__qualname__ = module, name
     return added
