@@ -116,6 +116,7 @@ THOROUGH = {
     *("benchmarks", "systemd", "end_to_end/test_live_matrix.py", "end_to_end/test_many_captures.py"),
     *("end_to_end/test_soak.py", "end_to_end/test_lab_on_hosts.py", "end_to_end/test_lab_on_s3.py"),
     *("end_to_end/test_pools_on_clusters.py", "end_to_end/test_pools_on_ray.py", "jitclient/arrays/test_indexing.py"),
+    *("jitclient/arrays/test_operations.py", "examples/test_profile_of_ppo.py"),
     "jitserver/notebooks/test_jupyterlab.py",
 }
 """Folders and files whose slow tests have `thorough`: CI has no time for them, scripts/test_everything has."""

@@ -154,6 +154,7 @@ def test_an_example_gives_what_plain_jax_gives_and_its_rerun_makes_nothing(
     assert made(counts(address)) == (traces + raising, loaded + raising, *others)
 
 
+@pytest.mark.thorough
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", sorted(POOLS))
 def test_a_sweep_in_a_pool_makes_nothing_in_its_second_run(
