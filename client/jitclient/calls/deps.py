@@ -9,7 +9,6 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from jitclient.capture.codec.plain import is_plain
-from jitclient.capture.codec.values import is_self_contained
 from jitclient.core.clock import time
 from jitclient.core.digests import digest, file_digest
 
@@ -32,7 +31,7 @@ class Input:
 
     def described(self) -> tuple[str, str, bytes]:
         """Return label, text and digest of the value for explanations; no digest if the user's code might run."""
-        is_data = is_plain(self.extra) or is_self_contained(self.extra)
+        is_data = _is_data(self.extra)
         return self.label, self.text, digest(repr(self.extra).encode(errors="replace"), 8) if is_data else b""
 
 
@@ -95,7 +94,7 @@ def _found(number: int, dep: Any) -> Input:
     if isinstance(dep, str):
         value = os.environ.get(dep)
         return Input(repr(dep), "unset" if value is None else f"{value!r:.{_MAX_LENGTH}}", value, (number, dep, value))
-    text = f"{dep!r:.{_MAX_LENGTH}}" if is_plain(dep) or is_self_contained(dep) else ""
+    text = f"{dep!r:.{_MAX_LENGTH}}" if _is_data(dep) else ""
     return Input(str(number), text, id(dep), (number, "value", dep) if is_plain(dep) else dep)
 
 
@@ -157,3 +156,9 @@ def _digest_of_file(path: Path) -> str:
     except OSError:
         # The function will get the same error, and may handle it.
         return _UNREADABLE
+
+
+def _is_data(value: Any) -> bool:
+    from jitclient.capture.codec.values import is_self_contained  # rarely needed before the first call
+
+    return is_plain(value) or is_self_contained(value)

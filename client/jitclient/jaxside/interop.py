@@ -73,7 +73,7 @@ def when_loaded(action: Callable[[], None], module: str = "jax", holding: str = 
         holding: A name that the module has once its import is far enough for the call.
     """
     if hasattr(sys.modules.get(module), holding):
-        action()
+        _call(action)
         return
     finders = (finder for finder in sys.meta_path if isinstance(finder, _WhenLoaded))
     waiting = next((finder for finder in finders if finder.module == module), None)
@@ -192,4 +192,10 @@ class _WhenLoaded:
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self)
         while self.actions:
-            self.actions.pop(0)()
+            _call(self.actions.pop(0))
+
+
+def _call(action: Callable[[], None]) -> None:
+    """Call a function within an import of the program's, which must not fail because ours does."""
+    with contextlib.suppress(Exception):
+        action()

@@ -5,20 +5,22 @@ All ways to JAX's profiler lead to one class of sessions, so that it does not ma
 
 import warnings
 from collections.abc import Callable
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from jitclient.jaxside import internals
-from jitclient.wire.recording import Record
+
+if TYPE_CHECKING:
+    from jitclient.wire.recording import Record  # its import takes longer than that of this module
 
 
-def session(asked: Record) -> Any:
+def session(asked: "Record") -> Any:
     """Return a running session, which has `stop` and `export`. Python functions are not recorded.
 
     Raises:
         Exception: XLA's profiler does not start, or this version of jax has another. The exception may be of any type.
     """
+    import msgspec
+
     profiler, options_class = internals.profiler()
     options = options_class()
     options.python_tracer_level, options.raise_error_on_start_failure = 0, True

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import textwrap
 import types
 from collections.abc import Callable
 from typing import Any
@@ -147,6 +148,26 @@ def test_a_change_before_the_first_look_is_found(run_script: Callable[..., Any])
     first = "from jax import lax; from jax.interpreters import ad; ad.defjvp(lax.sin_p, lambda g, x: g)"
     program = CHANGED.format(first=first, changes="[]") + "    print(json.dumps(find_patches('jax')))\n"
     assert run_script(program) == [["jax._src.interpreters.ad", "primitive_jvps[sin]"]]
+
+
+def test_failure_of_the_first_look_is_no_failure_of_the_import(run_script: Callable[..., Any]) -> None:
+    first = """
+        import jitclient
+        from jitclient.capture.ambient import contents
+
+        add = contents.Contents._add
+
+        def fails(self, *given):
+            assert len(self.namespaces) < 9
+            add(self, *given)
+
+        contents.Contents._add = fails
+        import jax
+        contents.Contents._add = add
+    """
+    change = "lax.cos_p.def_abstract_eval(mine)"
+    [[found]] = run_script(textwrap.dedent(CHANGED).format(first=textwrap.dedent(first), changes=json.dumps([change])))
+    assert found.endswith("cos_p.abstract_eval")
 
 
 def test_a_change_that_is_undone_does_not_count(found_after: Callable[..., Any]) -> None:

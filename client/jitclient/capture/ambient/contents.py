@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
-from jitclient.capture.user_code.ownership import TRANSFORMED
 from jitclient.core import compat
+
+TRANSFORMED = frozenset({"PjitFunction", "custom_jvp", "custom_vjp", "_lru_cache_wrapper"})
+"""Types made from a function, which they keep where `functools.wraps` keeps it."""
 
 code_of: Callable[[FunctionType], tuple[Any, ...]] = operator.attrgetter("__code__", "__defaults__", "__kwdefaults__")
 """Returns the code and the defaults of a function."""
@@ -91,6 +93,14 @@ class Contents:
         """Add the modules that were loaded since the last call; they need no look if they are known to be unchanged."""
         if self._stamp == compat.modules_stamp():
             return
+        try:
+            self._add_modules(are_known)
+        except BaseException:
+            # Half of the contents must not count as all.
+            self.__init__(self.package)  # type: ignore[misc]
+            raise
+
+    def _add_modules(self, are_known: bool) -> None:
         _count_changed_functions()
         self._are_known = are_known
         self._stamp, prefix = compat.modules_stamp(), f"{self.package}."

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from types import FunctionType, MethodType
 from typing import Any
 
+from jitclient.capture.ambient.contents import TRANSFORMED
 from jitclient.capture.user_code.installed import is_user_module
 from jitclient.capture.user_code.names import home_of
 from jitclient.errors import CaptureError
@@ -40,9 +41,6 @@ def raise_if_holds_user_code(cls: type) -> None:
             where = f"{cls.__module__}.{cls.__qualname__}.{name}"
             raise CaptureError(f"user code replaced an attribute of an installed class: {where}")
 
-
-TRANSFORMED = frozenset({"PjitFunction", "custom_jvp", "custom_vjp", "_lru_cache_wrapper"})
-"""Types made from a function, which they keep where `functools.wraps` keeps it."""
 
 _WRAPPERS: dict[type, tuple[str, ...]] = {
     FunctionType: ("__wrapped__",),
