@@ -391,7 +391,7 @@ def learnt(warm: Any, until: Any) -> Any:
 def test_imports_are_what_they_are_under_python(name: str, learnt: Any) -> None:
     source, package = PROGRAMS[name]
     source = textwrap.dedent(source)
-    script = learnt.script(f"{source}\nprint({package}.VALUE)", f"{'_'.join(name.split())}.py")
+    script = learnt.script(f"{source}\nprint({package}.VALUE, flush=True)", f"{'_'.join(name.split())}.py")
     done = learnt.run("--verbose", script)
     expected = learnt.plain(script)
     said = [line for line in done.stderr.splitlines(keepends=True) if line.startswith("jitserver: ")]
