@@ -33,6 +33,7 @@ _EMPTY = re.compile(r" \{\}(?=[,)])")
 
 _MAIN = re.compile(r"func\.func public @main\((.*)")
 _RESULT = re.compile(r"\s*(%\w+)(?::\d+)? = \W?([\w.]+)")
+_INPUT = re.compile(r"(%\w+): ([^\s,)]+)")
 _VALUE = re.compile(r"(%\w+)(?:#\d+)?")
 _NUMBERED = re.compile(r"(?<!custom_call )@\w+|(?<=index = )\d+(?= : ui64)")
 """Names of functions, and numbers of callbacks."""
@@ -92,7 +93,8 @@ def _operations(text: str) -> list[str]:
     A rule that lowers the same jaxpr to other operations shows in them.
     """
     main = _MAIN.search(text)
-    inputs = {} if main is None else {name: name for name in _VALUE.findall(main[1])}
+    # Tokens, which order effects, come first, in any order.
+    inputs = {name: kind if kind.endswith("token") else name for name, kind in _INPUT.findall(main[1] if main else "")}
     made: dict[str, str] = {}
     found = []
     for line in text.splitlines():

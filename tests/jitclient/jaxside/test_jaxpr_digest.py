@@ -17,6 +17,7 @@ from jax.experimental import io_callback, pallas
 from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
+from jitclient.jaxside import evidence
 from jitclient.jaxside.evidence import order_free
 from jitclient.jaxside.jaxpr_digest import order_free_digest
 
@@ -609,3 +610,17 @@ def test_a_rule_that_lowers_to_other_operations_counts(monkeypatch: pytest.Monke
     mlir.register_lowering(lax.tanh_p, mlir.lower_fun(lax.sin, multiple_results=False), platform="cpu")
     after = without_order(lambda x: lax.tanh(x) + 1, X)
     assert (after[:16] == before[:16], after == before) == (True, False)
+
+
+TWO_EFFECTS = """
+func.func public @main(%arg0: !stablehlo.token {{jax.token = true}}, %arg1: !stablehlo.token {{jax.token = true}}, \
+%arg2: tensor<f32>, %arg3: tensor<f32>) -> (tensor<f32>) {{
+  %0 = stablehlo.custom_call @calls_back(%{token}, %arg2) : (!stablehlo.token, tensor<f32>) -> !stablehlo.token
+  %1 = stablehlo.subtract %{operand}, %arg3 : tensor<f32>
+}}
+"""
+
+
+def test_order_of_the_tokens_of_effects_does_not_count() -> None:
+    made = [evidence._operations(TWO_EFFECTS.format(token=token, operand="arg2")) for token in ("arg0", "arg1")]
+    assert made[0] == made[1] != evidence._operations(TWO_EFFECTS.format(token="arg0", operand="arg3"))
