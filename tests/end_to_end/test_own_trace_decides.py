@@ -161,7 +161,7 @@ def test_leaves_in_another_order_than_jaxs_cost_warmth_alone(own_daemon: tuple[R
 
         def reverses(tree, leaves):
             shape = real(tree, leaves)
-            if type(tree) is tuple and len(leaves) == 2:
+            if type(tree) is tuple and tree[1:] == ({},):  # positional arguments and keywords
                 leaves.reverse()
                 asked.append("jax" in sys.modules)
             return shape
