@@ -56,6 +56,9 @@ class Contents:
 
     def __init__(self, package: str) -> None:
         self.package = package
+        self._clear()
+
+    def _clear(self) -> None:
         self.namespaces: list[Namespace] = []
         self.functions: list[FunctionType] = []
         self.places: list[tuple[str, str]] = []  # of the functions
@@ -97,7 +100,7 @@ class Contents:
             self._add_modules(are_known)
         except BaseException:
             # Half of the contents must not count as all.
-            self.__init__(self.package)  # type: ignore[misc]
+            self._clear()
             raise
 
     def _add_modules(self, are_known: bool) -> None:
