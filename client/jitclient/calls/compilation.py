@@ -62,9 +62,8 @@ def program_of(
     for _ in range(_MAX_TRACES):
         try:
             return _program(Miss(session, wanted, capture, own, costs))
-        except CaptureNeededError:
-            continue  # now without a limit of time
-        except InputsChangedError:
+        except (CaptureNeededError, InputsChangedError):
+            # It was a trace of a state that no capture shows. The next capture has no limit of time.
             own.forget()
     raise CaptureError("the declared inputs change during the trace")
 

@@ -224,7 +224,7 @@ def test_a_shell_completes_commands_functions_and_keys(
             },
         )
 
-    assert set(completed("jitserver st")) == {"start", "stats", "status", "stop"}
+    assert set(completed("jitserver st")) == {"start", "status", "stop"}
     assert set(completed("jitserver cache show step")) == {"step_1", "step_2", f"step_{0xABC << 116}"}
     assert completed("jitserver cache show abc") == ["abc000000000"]
     assert completed("jitserver cache show nothing") == []

@@ -30,7 +30,7 @@ BEGIN = """
         return Prepare(Lookup(found.key, found.key, found.packages, signature), "f", ""), found.payload
 
     def prepared(request, payload):
-        return programs.prepare(keys.call_key(request.lookup), request, payload, str)
+        return programs.prepare(keys.call_key(request.lookup), request, payload)
 
     programs = Programs(Counters(), Tiers(Memory(1 << 30, 1000), Store(Path(), 0), Writer(lambda: 0)), Journal())
     request, payload = asked(lambda x: x + 1)
@@ -42,9 +42,9 @@ def test_a_candidate_is_found_once_it_is_settled(run_script: Callable[..., Any])
     program = f"""{BEGIN}
     first, made = prepared(request, payload)
     again, made_again = prepared(request, payload)
-    before = programs.find(lookup, str)
+    before = programs.find(lookup)
     programs.settle(Settle(lookup, "f", Manifest()))
-    print(json.dumps([made, made_again, first is again, before, programs.find(lookup, str).entry is first]))
+    print(json.dumps([made, made_again, first is again, before, programs.find(lookup).entry is first]))
     """
     assert run_script(program) == [True, False, True, None, True]
 
@@ -55,7 +55,7 @@ def test_a_program_is_found_under_its_manifest_alone(run_script: Callable[..., A
 
     def found(state):
         known = msgspec.structs.replace(lookup, manifests=(Manifest(("package:GAIN",), (state,)),))
-        hit = programs.find(known, str)
+        hit = programs.find(known)
         return None if hit is None else hit.level
 
     prepared(request, payload)
@@ -65,7 +65,7 @@ def test_a_program_is_found_under_its_manifest_alone(run_script: Callable[..., A
         refused = found(b"bad")
     except CaptureError as error:
         refused = str(error)
-    print(json.dumps([programs.find(lookup, str), found(b"two"), found(b"five"), refused]))
+    print(json.dumps([programs.find(lookup), found(b"two"), found(b"five"), refused]))
     """
     assert run_script(program) == [[["package:GAIN"]], "memory", None, "it differs"]
 
@@ -86,7 +86,7 @@ def test_one_key_for_two_functions_gives_neither_the_others_program(run_script: 
     programs.settle(Settle(lookup, "f", Manifest()))
     settled = told(prepared, other, payload_of_other)
     settling = told(programs.settle, Settle(other.lookup, "f", Manifest()))
-    found = [programs.find(lookup, str) is not None, programs.find(other.lookup, str)]
+    found = [programs.find(lookup) is not None, programs.find(other.lookup)]
     print(json.dumps([*found, waiting, settled, settling]))
     """
     same = "a different function has the same call key"
@@ -154,7 +154,7 @@ def test_refusals_are_removed_with_the_programs(run_script: Callable[..., Any], 
     program = f"""{BEGIN}
     def refuses():
         try:
-            programs.find(lookup, str)
+            programs.find(lookup)
         except CaptureError:
             return True
         return False
@@ -209,8 +209,8 @@ def test_a_program_without_an_executable_is_made_again_and_says_why(run_script: 
     [info] = programs.cache.infos()
     programs.cache.close(60)
     other, writer = made_on(disk)
-    hit = other.find(lookup, str)
-    again = other.find(lookup, str)
+    hit = other.find(lookup)
+    again = other.find(lookup)
     found = other.counters
     levels = [hit.level, hit.entry.program.why_remade, again.level]
     print(json.dumps([info.no_executable, levels, found.hits, found.misses]))
@@ -250,7 +250,7 @@ def test_a_processor_whose_executables_xla_refuses_asks_it_once(run_script: Call
         lambda record: record.levelno < logging.WARNING or warnings.append(record.getMessage())
     )
     programs = made_on(disk)
-    levels = [programs.find(request.lookup, str).level for request, _ in both]
+    levels = [programs.find(request.lookup).level for request, _ in both]
     programs.cache.close(60)
     later = [info.no_executable for info in made_on(disk).cache.infos()]
     print(json.dumps([stored, levels, len(attempts), len(warnings), later]))
