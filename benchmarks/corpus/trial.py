@@ -28,7 +28,8 @@ _COUNTS = ("calls", "traces", "client_traces", "local_runs", "compiles")
 _SEEDS = {"daemon": "3", "plain": "1", "cached": "2", "first": "1", "second": "2"}
 _SAID = re.compile(r"^jitserver: (.*)$", re.MULTILINE)
 _FRESH = re.compile(r"^the program runs in a fresh process: (.*)$")
-_RAN_HERE = re.compile(r"^(\S+) ran in this process, in [^;]*; (.*)$")
+_RAN_HERE = re.compile(r"^(\S+)  ran in this process in [^(]*\((.*)\)$")
+_FOUND = re.compile(r"^\S.*  found in ")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +137,7 @@ def _judged(about: Verdict, runs: dict[str, Run], counted: dict[str, int]) -> Ve
     said = [_SAID.findall(run.stderr) for run in served]
     here = [match for each in said[0] + said[1] if (match := _RAN_HERE.match(each))]
     local = [f"{match[1]}: {match[2]}" for match in here]
-    made = [each for each in said[1] if not _RAN_HERE.match(each) and not _FRESH.match(each)]
+    made = [each for each in said[1] if not any(known.match(each) for known in (_RAN_HERE, _FRESH, _FOUND))]
     nothing = [] if counted["calls"] or wrong else ["nothing of it ran on the daemon"]
     cold = counted["traces"] + counted["client_traces"] + counted["local_runs"]
     return dataclasses.replace(
@@ -240,7 +241,7 @@ class _Place:
             JITSERVER_ADDRESS=f"unix:{self._socket}",
             JITSERVER_FALLBACK="local",
             JITSERVER_CACHE_DIR=str(self._cache),
-            JITSERVER_EXPLAIN="1",
+            JITSERVER_REPORT="lines",
             MPLBACKEND="agg",
             PYTHONPATH=self._path,
         )

@@ -14,7 +14,7 @@ from jitserver.run.request import Command
 
 @click.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    options_metavar="[--no-jit] [--package NAME ...] [--report[=FORM]] [--fresh] [--verbose]",
+    options_metavar="[--no-jit] [--package NAME ...] [--report[=FORM]] [--fresh] [-v]",
 )
 @click.option("--no-jit", is_flag=True, help="Do not route jax.jit to the daemon.")
 @click.option("--package", "packages", multiple=True, metavar="NAME", help="Also route the jits of this package.")
@@ -25,12 +25,17 @@ from jitserver.run.request import Command
     is_flag=True,
     expose_value=False,
     help="At the exit, print which programs were used, and what ran in this process. FORM is json, or a file to write: "
-    "a page (.html), or a trace for Perfetto (.json).",
+    "a page (.html), or a trace for Perfetto (.json); or lines, for a line as each program is first used; or off.",
 )
 @click.option("--fresh", is_flag=True, help="Run the program in a fresh process.")
 @click.option(front.FRESH_REASON.rstrip("="), "reason", hidden=True)
 @click.option(front.FILES.rstrip("="), "files", hidden=True)
-@click.option("--verbose", is_flag=True, help="Print why the program runs in a fresh process, if it does.")
+@click.option(
+    "--verbose",
+    "-v",
+    is_flag=True,
+    help="Print why the program runs in a fresh process, if it does, and a line for each jitted program.",
+)
 @click.argument("words", metavar="(script.py | script | -m module) [argument ...]", nargs=-1, type=click.UNPROCESSED)
 def run(
     no_jit: bool,

@@ -87,7 +87,7 @@ class Watch:
     def run(self) -> int:
         """Run the program until the user ends it; return the status of the last run, as `subprocess` has it."""
         # Each run says itself why it made a program.
-        variables = {"JITSERVER_EXPLAIN": "1", **os.environ}
+        variables = {"JITSERVER_REPORT": "lines", **os.environ}
         with tempfile.NamedTemporaryFile(prefix="jitserver-watch-") as notes, _interrupted_by_signals():
             while True:
                 notes.truncate(0)

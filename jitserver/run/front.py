@@ -23,7 +23,8 @@ _PACKAGE = "--package"
 _REPORT = "--report"
 _REPORT_VARIABLE = "JITSERVER_REPORT"
 _FRESH = "--fresh"
-OPTIONS = ("--no-jit", "--verbose", _FRESH, _REPORT, _PACKAGE)
+_VERBOSE = ("-v", "--verbose")
+OPTIONS = ("--no-jit", *_VERBOSE, _FRESH, _REPORT, _PACKAGE)
 """Options of the command."""
 FRESH_REASON = f"{_FRESH}-reason="
 """Option of a run that starts again in a fresh process, which says why."""
@@ -33,7 +34,7 @@ FILES = "--files="
 
 def parsed(words: Sequence[str]) -> Command | None:
     """Parse the words of a command line; return None if they ask for help, or are invalid."""
-    given, packages = [], []
+    given, packages = set(), []
     left, fresh, files, report = list(words), "", "", os.environ.get(_REPORT_VARIABLE, "")
     while left and (left[0] in OPTIONS or left[0].startswith((FRESH_REASON, FILES, f"{_REPORT}="))):
         option = left.pop(0)
@@ -44,7 +45,7 @@ def parsed(words: Sequence[str]) -> Command | None:
         elif option.startswith(_FRESH):
             fresh = option.removeprefix(FRESH_REASON) if option.startswith(FRESH_REASON) else "--fresh was given"
         elif option != _PACKAGE:
-            given.append(option)
+            given.add(option)
         elif left:
             packages.append(left.pop(0))
     is_module = left[:1] == ["-m"]
@@ -54,7 +55,8 @@ def parsed(words: Sequence[str]) -> Command | None:
         return None
     name, *arguments = left
     name = name if is_module else resolved(name)
-    is_verbose = "--verbose" in given
+    is_verbose = not given.isdisjoint(_VERBOSE)
+    report = report or ("lines" if is_verbose else "")
     return Command(
         name, is_module, arguments, "--no-jit" not in given, report, is_verbose, tuple(packages), fresh, files
     )

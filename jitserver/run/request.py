@@ -25,7 +25,7 @@ class Command(NamedTuple):
         is_module: whether `name` is a module.
         arguments: arguments of the program.
         jit: whether the program's jits run on the daemon.
-        report: the form of the report at the exit, "text", "json" or a file; empty for none.
+        report: the form of the report; empty for the default.
         verbose: whether to say why the program runs in a fresh process.
         packages: installed packages whose jits run on the daemon, too.
         fresh: why the program must run in a fresh process; empty if it may run in a helper's child.

@@ -188,7 +188,7 @@ def test_a_file_that_cannot_be_written_is_one_notice(tmp_path: Path) -> None:
 def test_another_suffix_ends_the_program_at_its_first_jit(tmp_path: Path) -> None:
     done = run(tmp_path, DECORATED, report="run.txt")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "SettingsError: JITSERVER_REPORT='run.txt': expected 'text', 'json', or a file" in done.stderr
+    assert "SettingsError: JITSERVER_REPORT='run.txt': expected 'off', 'lines', 'text', 'json', or" in done.stderr
 
 
 @pytest.mark.slow

@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 
 from jitclient.calls import exit_summary
 from jitclient.core import events, import_times, report_form
-from jitclient.core.settings import settings
+from jitclient.core.settings import report, settings, use_report
 
 _VARIABLE = "JITSERVER_REPORT"
 
 
 def begin_by_environment() -> None:
-    """Prepare for the end of a program that runs under plain `python`, if JITSERVER_REPORT asks for a report.
+    """Prepare for the end of a program that runs under plain `python`, if JITSERVER_REPORT asks for a report then.
 
     Raises:
         SettingsError: the value of JITSERVER_REPORT, or of another variable, is invalid.
     """
     form = settings().report if os.environ.get(_VARIABLE) else ""
-    if form:
+    if report_form.is_at_exit(form):
         exit_summary.begin_reported(lambda name: _report(form, name, (), None, ""))
 
 
@@ -35,7 +35,7 @@ def begin(
     Args:
         name: path of a script, or name of a module.
         is_module: whether `name` is a module.
-        form: "text", "json", or a file for a report; if empty, JITSERVER_REPORT decides.
+        form: form of the report; if empty, JITSERVER_REPORT decides.
         packages: the installed packages whose jits run on the daemon.
         preloaded: how many modules a helper has imported, and the seconds that this took; None without a helper.
         why_fresh: why a run has no helper; empty if it has one, or is not `jitserver run`.
@@ -43,10 +43,12 @@ def begin(
     Raises:
         SettingsError: the value of JITSERVER_REPORT, or of another variable, is invalid.
     """
-    if not form and os.environ.get(_VARIABLE):
-        form = settings().report
-    report = _report(form, f"-m {name}" if is_module else name, packages, preloaded, why_fresh) if form else None
-    exit_summary.begin(report, "--report")
+    use_report(form)
+    if not (form or os.environ.get(_VARIABLE)) or not report_form.is_at_exit(form := report()):
+        exit_summary.begin(None, "--report")
+        return
+    named = f"-m {name}" if is_module else name
+    exit_summary.begin(_report(form, named, packages, preloaded, why_fresh), "--report")
 
 
 def _report(

@@ -63,7 +63,7 @@ def program_of(
         try:
             return _program(Miss(session, wanted, capture, own, costs))
         except (CaptureNeededError, InputsChangedError):
-            # It was a trace of a state that no capture shows. The next capture has no limit of time.
+            # The trace is of a state that no capture shows. The next capture has no limit of time.
             own.forget()
     raise CaptureError("the declared inputs change during the trace")
 

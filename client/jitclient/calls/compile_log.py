@@ -1,4 +1,4 @@
-"""Log of JITSERVER_EXPLAIN=1 and `jax.log_compiles`: a line for each trace, compilation and local run."""
+"""Lines of JITSERVER_REPORT=lines and `jax.log_compiles`: one for each program that is first used, and local run."""
 
 import contextlib
 import logging
@@ -12,7 +12,7 @@ from jitclient.core import events
 from jitclient.core.clock import perf_counter
 from jitclient.core.events import ProgramRecord
 from jitclient.core.notices import print_notice
-from jitclient.core.settings import settings
+from jitclient.core.settings import report as form_of_report
 from jitclient.errors import JitserverError
 from jitclient.jaxside.context import logs_compiles
 from jitclient.session.session import Session
@@ -24,7 +24,8 @@ _MAX_CAUSES = 3
 NONE_SIMILAR = "no similar program is cached"
 _MAX_EXPLAINING = 0.05
 """Maximum share of a run in which its report asks why programs were made."""
-_ALWAYS_EXPLAINED_SECONDS = 1.0
+_LONG_SECONDS = 1.0
+"""Seconds of making a program after which a terminal shows its line, and its report always says why it was made."""
 _NOT_ASKED = "the daemon was not asked why, as its answers took too long"
 _printed: set[tuple[str, str]] = set()
 
@@ -59,12 +60,13 @@ def report(
         took.append(f"traced in this process in {labels.seconds(traced_seconds)}")
     if prepared.seconds:
         took.append(f"compiled in {labels.seconds(compiled)}")
-    is_printed, is_kept = bool(took) and session.settings.explain, log.is_asked and not record.why and prepared.seconds
+    is_printed = _is_printed(since if took else 0.0)
+    is_kept = log.is_asked and not record.why and prepared.seconds
     causes: tuple[str, ...] = (why,) if why else ()
-    if is_kept or (is_printed and not why):
+    if is_kept or (is_printed and took and not why):
         # The daemon compares the program with all others of the name, which takes long where these are many.
         most = _MAX_EXPLAINING * (log.now() - log.origin) / 1e9
-        if is_printed or since > _ALWAYS_EXPLAINED_SECONDS or log.total("explained")[1] < most:
+        if is_printed or since > _LONG_SECONDS or log.total("explained")[1] < most:
             start = perf_counter()
             causes = _differences(session, request, captured)
             log.count("explained", seconds=perf_counter() - start)
@@ -72,9 +74,8 @@ def report(
             causes = (_NOT_ASKED,)
     if is_kept:
         record.differences = causes
-    if is_printed and causes:
-        more = [f"and {len(causes) - _MAX_CAUSES} more differences"] if len(causes) > _MAX_CAUSES else []
-        print_notice(f"{program} was {' and '.join(took)}; {'; '.join([*causes[:_MAX_CAUSES], *more])}")
+    if is_printed:
+        _print(program, ", ".join(took) or f"found in {labels.seconds(since)}", causes)
     if prepared.seconds and logs_compiles():
         stages = ", ".join(f"{stage} {labels.seconds(seconds)}" for stage, seconds in prepared.seconds.items())
         _log.warning("%s was made on the daemon: %s", program, stages)
@@ -98,9 +99,20 @@ def of_local_run(name: str, why: Exception) -> Iterator[None]:
     # Such calls may be many.
     with events.log.span("run here", f"{name}: {text}") if events.log.is_asked else contextlib.nullcontext():
         yield
-    if settings().explain and (name, text) not in _printed:
+    if form_of_report() == "lines" and (name, text) not in _printed:
         _printed.add((name, text))
-        print_notice(f"{name} ran in this process, in {labels.seconds(perf_counter() - start)}; {text}")
+        _print(name, f"ran in this process in {labels.seconds(perf_counter() - start)}", (text,))
+
+
+def _is_printed(made_seconds: float) -> bool:
+    form = form_of_report()
+    return form == "lines" or (form != "off" and made_seconds > _LONG_SECONDS and exit_summary.is_shown())
+
+
+def _print(program: str, what: str, causes: tuple[str, ...]) -> None:
+    more = (f"and {len(causes) - _MAX_CAUSES} more differences",) if len(causes) > _MAX_CAUSES else ()
+    why = f" ({'; '.join((*causes[:_MAX_CAUSES], *more))})" if causes else ""
+    print_notice(f"{program}  {what}{why}")
 
 
 def _in_one_line(error: Exception) -> str:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 
 from jitclient.core import events, notices
-from jitclient.core.settings import settings
+from jitclient.core.settings import report as form_of_report
 from jitclient.jaxside.compile_events import listen
 
 _MIN_SECONDS = 1.0
@@ -119,7 +119,7 @@ def _at_exit(details: str, report: Callable[[], None] | None) -> None:
     with contextlib.suppress(Exception):
         if report is not None:
             report()
-        if report is not None or not _is_shown():
+        if report is not None or not is_shown():
             return
         # Import as little as possible now: running code from a string hides an uncaught KeyboardInterrupt from Python.
         if remade := line_of_remade():
@@ -130,10 +130,11 @@ def _at_exit(details: str, report: Callable[[], None] | None) -> None:
             notices.print_notice(line(seconds + by_jax, programs, found, details, compiling + by_jax))
 
 
-def _is_shown() -> bool:
+def is_shown() -> bool:
+    """Return whether the user sees lines about this process: it is no worker, and its terminal is the user's."""
     # Workers of other libraries, such as pytest-xdist, share stderr with the user's program, but not stdin.
     is_interactive = notices.is_terminal() and os.isatty(0)
-    return is_interactive and not _is_child() and not settings().quiet
+    return is_interactive and not _is_child() and form_of_report() != "off"
 
 
 def _is_child() -> bool:

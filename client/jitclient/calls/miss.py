@@ -26,7 +26,7 @@ from jitclient.capture.dump import Capture
 from jitclient.capture.results.reader import CallbackFunctions, RebuiltObjects
 from jitclient.core import events, progress
 from jitclient.core.clock import perf_counter
-from jitclient.core.settings import settings
+from jitclient.core.settings import report, settings
 from jitclient.errors import CaptureError, CaptureTooSlow
 from jitclient.jaxside import after_fork, context, tree
 from jitclient.jaxside.context import on_mesh
@@ -204,7 +204,7 @@ class Miss:
     # ---- the daemon
 
     def _progress(self) -> contextlib.AbstractContextManager[None]:
-        return progress.shown(self.wanted.label, self.session.settings.progress)
+        return progress.shown(self.wanted.label, report() != "off")
 
     def look_up(self, lookup: Lookup, deref: values.Deref) -> tuple[Found, int]:
         """Look up a program on the daemon; the results are those of `programs.look_up`."""

@@ -1,10 +1,9 @@
-"""Forms of the report at a program's exit, as `--report` and JITSERVER_REPORT name them."""
+"""Forms of what a program reports, as `--report` and JITSERVER_REPORT name them."""
 
 import os.path
 
-WORDS = ("text", "json")
-"""Forms that are printed on stderr."""
-
+_LINES = ("off", "lines")
+_PRINTED = ("text", "json")
 _SUFFIXES = (".html", ".json")
 
 
@@ -14,9 +13,14 @@ def checked(value: str) -> str:
     Raises:
         ValueError: the value is neither.
     """
-    if value in WORDS or is_file(value):
+    if value in _LINES or is_at_exit(value):
         return value
-    raise ValueError(f"{value!r}: expected 'text', 'json', or a file whose name ends in .html or .json")
+    raise ValueError(f"{value!r}: expected 'off', 'lines', 'text', 'json', or a file whose name ends in .html or .json")
+
+
+def is_at_exit(form: str) -> bool:
+    """Return whether a report is made at the exit: it is printed on stderr, or written to a file."""
+    return form in _PRINTED or is_file(form)
 
 
 def is_file(form: str) -> bool:

@@ -28,8 +28,6 @@ class Settings:
         autostart: JITSERVER_AUTOSTART: whether a client starts a daemon if none answers (default: yes).
         fallback: JITSERVER_FALLBACK: `local`: a call that the daemon cannot run is run with jax in this process, after
             one warning; `error`: the typed error is raised instead.
-        progress: JITSERVER_PROGRESS: whether a terminal shows long compilations (default: yes).
-        explain: JITSERVER_EXPLAIN: whether each miss is explained on stderr, with its cost (default: no).
         verify: JITSERVER_VERIFY: `new`: each new program is compared with a trace in this process; `always`: cached
             programs are compared, too, and a stale one is an error; `off`: the daemon's trace is trusted.
         client_device: JITSERVER_CLIENT_DEVICE: `cpu`: jax itself computes on the CPU in a client, and leaves the
@@ -40,22 +38,19 @@ class Settings:
             directory).
         timeout: JITSERVER_TIMEOUT: seconds without a sign of life after which a daemon counts as hanging; a working
             daemon sends a sign every second (default: 60).
-        quiet: JITSERVER_QUIET: whether no line at the exit says what was saved (default: no).
-        report: JITSERVER_REPORT: the report at a program's exit: `text` or `json`, or a file whose name ends in .html
-            or .json (default: none).
+        report: JITSERVER_REPORT: `lines`: a line on stderr for each program at its first use; `text` or `json`, or a
+            file whose name ends in .html or .json: a report at the exit; `off`: nothing (default: on a terminal, lines
+            about what takes long, and one at the exit).
     """
 
     address: str | None = None
     autostart: bool = True
     fallback: Literal["local", "error"] = "local"
-    progress: bool = True
-    explain: bool = False
     verify: Literal["off", "new", "always"] = "new"
     client_device: Literal["cpu", "keep"] = "cpu"
     client_cache: bool = True
     cache_dir: str | None = None
     timeout: float = 60.0
-    quiet: bool = False
     report: str = ""
 
     @classmethod
@@ -69,14 +64,11 @@ class Settings:
             address=environment.get("JITSERVER_ADDRESS") or None,
             autostart=_boolean(environment, "JITSERVER_AUTOSTART"),
             fallback=_one_of(environment, "JITSERVER_FALLBACK", "local", "error"),
-            progress=_boolean(environment, "JITSERVER_PROGRESS"),
-            explain=_boolean(environment, "JITSERVER_EXPLAIN", default="0"),
             verify=_one_of(environment, "JITSERVER_VERIFY", "new", "always", "off"),
             client_device=_one_of(environment, "JITSERVER_CLIENT_DEVICE", "cpu", "keep"),
             client_cache=_boolean(environment, "JITSERVER_CLIENT_CACHE"),
             cache_dir=_absolute(environment, "JITSERVER_CACHE_DIR"),
             timeout=_seconds(environment, "JITSERVER_TIMEOUT", "60"),
-            quiet=_boolean(environment, "JITSERVER_QUIET", default="0"),
             report=_report(environment, "JITSERVER_REPORT"),
         )
 
@@ -87,8 +79,22 @@ def settings() -> Settings:
     return Settings.from_environment()
 
 
-def _boolean(environment: Mapping[str, str], name: str, default: str = "1") -> bool:
-    text = environment.get(name, default)
+_given_report = ""
+
+
+def report() -> str:
+    """Return the form of this program's report: that of its command line, or else that of the settings."""
+    return _given_report or settings().report
+
+
+def use_report(form: str) -> None:
+    """Use the form of report that the command line of the program gives; if empty, the settings decide."""
+    global _given_report
+    _given_report = form
+
+
+def _boolean(environment: Mapping[str, str], name: str) -> bool:
+    text = environment.get(name, "1")
     if text.lower() not in BOOLEANS:
         raise SettingsError(f"{name}={text!r}: expected 1 or 0")
     return BOOLEANS[text.lower()]

@@ -4,7 +4,7 @@ import contextlib
 from typing import Protocol
 
 from jitclient.core.notices import is_terminal
-from jitclient.core.settings import settings
+from jitclient.core.settings import report
 
 
 class Bar(Protocol):
@@ -56,4 +56,4 @@ class _Shown:
 
 def bar(name: str, total: int | None) -> Bar:
     """Return a bar for calls of the function `name`, which is invisible unless stderr is a terminal."""
-    return _Shown(name, total) if settings().progress and is_terminal() else _Nothing()
+    return _Shown(name, total) if report() != "off" and is_terminal() else _Nothing()

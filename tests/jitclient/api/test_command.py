@@ -45,7 +45,7 @@ def test_a_variable_with_another_suffix_is_a_usage_error(tmp_path: Path) -> None
     program.write(tmp_path)
     out, err, status = program.run(tmp_path, jitclient)
     assert (out, status) == (b"", 2)
-    assert b"JITSERVER_REPORT='run.txt': expected 'text', 'json', or a file whose name ends in .html or .json" in err
+    assert b"JITSERVER_REPORT='run.txt': expected 'off', 'lines', 'text', 'json', or a file" in err
 
 
 @pytest.mark.slow

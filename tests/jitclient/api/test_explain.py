@@ -266,12 +266,14 @@ SAYS = """
 
 def test_the_setting_makes_every_miss_say_its_cause_and_price(daemon: str, run_script: Callable[..., Any]) -> None:
     assert run_script(SAYS.replace("says", "silent")) == []
-    first, second = run_script(SAYS, env={"JITSERVER_EXPLAIN": "1"})
+    first, second = run_script(SAYS, env={"JITSERVER_REPORT": "lines"})
     cause = re.escape("same code as silent (program.py:4)")
-    assert re.fullmatch(rf"jitserver: says\(f32\[32,8\]\) was compiled in .* m?s; {cause}", first)
+    assert re.fullmatch(rf"jitserver: says\(f32\[32,8\]\)  compiled in .* m?s \({cause}\)", first)
     cause = re.escape("argument x: float32[32,8] -> float32[33,8]")
-    assert re.fullmatch(rf"jitserver: says\(f32\[33,8\]\) was compiled in .* m?s; {cause}", second)
-    assert run_script(SAYS, env={"JITSERVER_EXPLAIN": "1"}) == [], "a hit says nothing"
+    assert re.fullmatch(rf"jitserver: says\(f32\[33,8\]\)  compiled in .* m?s \({cause}\)", second)
+    found = run_script(SAYS, env={"JITSERVER_REPORT": "lines"})
+    assert [line.partition("  found in ")[0] for line in found] == [line.partition("  ")[0] for line in (first, second)]
+    assert run_script(SAYS, env={"JITSERVER_REPORT": "off"}) == []
 
 
 DECLARES = """
@@ -294,14 +296,15 @@ DECLARES = """
 
 def test_a_declared_input_that_changed_has_its_name(own: Any, cli: Callable[..., Any], tmp_path: Path) -> None:
     def differences(sizes: str = "{'a': 1}", call: str = "", **changed: str) -> Any:
-        return own.run(DECLARES.format(sizes=sizes, call=call), **{"SCALE": "2", "JITSERVER_EXPLAIN": "1", **changed})
+        env = {"SCALE": "2", "JITSERVER_REPORT": "lines", **changed}
+        return own.run(DECLARES.format(sizes=sizes, call=call), **env)
 
     weights = tmp_path / "weights.json"
     weights.write_text("1")
     with own.serving():
         _, [line] = differences(call="declares(np.ones(3, np.float32))")
-        took = "traced in this process in .* m?s and compiled in .* m?s"
-        assert re.fullmatch(rf"jitserver: declares\(f32\[3\]\) was {took}; no similar program is cached", line)
+        took = "traced in this process in .* m?s, compiled in .* m?s"
+        assert re.fullmatch(rf"jitserver: declares\(f32\[3\]\)  {took} \(no similar program is cached\)", line)
         assert differences() == [[], []]
         assert differences(SCALE="3")[0] == ["declared input 'SCALE': '2' -> '3'"]
         assert differences(SCALE2="3")[0] == ["declared input 'SCALE2': unset -> '3'"]
@@ -312,7 +315,7 @@ def test_a_declared_input_that_changed_has_its_name(own: Any, cli: Callable[...,
         assert differences()[0] == ["declared input weights.json: content: there -> missing"]
         weights.write_text("2")
         _, [line] = differences(call="declares(np.ones(3, np.float32))")
-        assert line.endswith("; declared input weights.json: content changed")
+        assert line.endswith(" (declared input weights.json: content changed)")
         why = cli("cache", "why", "declares", env={"JITSERVER_ADDRESS": own.address})
         assert why.stdout.splitlines()[2:] == ["  declared input weights.json: content changed"]
 
@@ -345,15 +348,15 @@ TELLS = """
 
 
 def test_the_setting_tells_the_cause_and_the_price_of_what_happens_in_this_process(own: Any) -> None:
-    env = {"SCALE": "2", "JITSERVER_EXPLAIN": "1", "JITSERVER_FALLBACK": "local", "PYTHONWARNINGS": "ignore"}
+    env = {"SCALE": "2", "JITSERVER_REPORT": "lines", "JITSERVER_FALLBACK": "local", "PYTHONWARNINGS": "ignore"}
     with own.serving():
         reads, prints = own.run(TELLS, **env)
-        took = "traced in this process in .* m?s and compiled in .* m?s"
+        took = "traced in this process in .* m?s, compiled in .* m?s"
         cause = r"os\.environ is read .*; reached by global CONFIG of reads -> attribute scale of Config"
-        assert re.fullmatch(rf"jitserver: reads\(f32\[3\]\) was {took}; {cause}", reads)
+        assert re.fullmatch(rf"jitserver: reads\(f32\[3\]\)  {took} \({cause}\)", reads)
         here = "the callbacks stay in this process: debug_print of 'hello'"
         cause_here = cause.replace("reads", "prints")
-        assert re.fullmatch(f"jitserver: prints ran in this process, in .* m?s; {cause_here}; {here}", prints)
+        assert re.fullmatch(f"jitserver: prints  ran in this process in .* m?s \\({cause_here}; {here}\\)", prints)
         reads, prints = own.run(TELLS, **env)
         took = "traced in this process in .* m?s"
-        assert re.fullmatch(rf"jitserver: reads\(f32\[3\]\) was {took}; {cause}", reads), "its program was there"
+        assert re.fullmatch(rf"jitserver: reads\(f32\[3\]\)  {took} \({cause}\)", reads), "its program was there"

@@ -10,7 +10,7 @@ from jitclient.api import program_end
 from jitclient.calls import exit_summary
 from jitclient.core import events
 from jitclient.core.events import Log
-from jitclient.core.settings import settings
+from jitclient.core.settings import report, settings, use_report
 from jitclient.errors import SettingsError
 
 
@@ -24,6 +24,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], None] |
     settings.cache_clear()
     yield found
     settings.cache_clear()
+    use_report("")
 
 
 def test_the_option_comes_before_the_variable(
@@ -35,6 +36,13 @@ def test_the_option_comes_before_the_variable(
     assert not events.log.is_asked
     program_end.begin("a.py", False, "", ())
     assert events.log.is_asked
+
+
+@pytest.mark.parametrize("form", ["lines", "off"])
+def test_lines_are_no_report_at_the_end(begun: list[Callable[[], None] | None], form: str) -> None:
+    program_end.begin("a.py", False, form, ())
+    assert begun == [None]
+    assert report() == form
 
 
 def test_without_either_there_is_none(begun: list[Callable[[], None] | None]) -> None:
@@ -49,9 +57,9 @@ def test_a_file_is_that_of_the_working_directory_at_the_start(
     monkeypatch.chdir(tmp_path)
     program_end.begin("a.py", False, "run.json", ())
     monkeypatch.chdir("/")
-    [report] = begun
-    assert report is not None
-    report()
+    [write] = begun
+    assert write is not None
+    write()
     assert [each.name for each in tmp_path.iterdir()] == ["run.json"]
 
 

@@ -2,11 +2,13 @@
 
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,7 +62,7 @@ def on_terminal(*command: str, env: dict[str, str] | None = None, stdin: int | N
 def test_a_program_that_was_saved_seconds_says_so(tmp_path: Path) -> None:
     path = str(program(tmp_path))
     assert on_terminal(path) == LINE
-    assert on_terminal(path, env={"JITSERVER_QUIET": "1"}) == ""
+    assert on_terminal(path, env={"JITSERVER_REPORT": "off"}) == ""
 
 
 def test_less_than_a_second_is_not_worth_a_line(tmp_path: Path) -> None:
@@ -74,6 +76,35 @@ def test_what_is_not_a_terminal_gets_no_line(tmp_path: Path) -> None:
 
 def test_a_worker_whose_stdin_is_its_master_has_no_line(tmp_path: Path) -> None:
     assert on_terminal(str(program(tmp_path)), stdin=subprocess.DEVNULL) == ""
+
+
+LONG = """
+    import numpy as np, jitclient
+    from jitclient.calls import compile_log
+
+    compile_log._LONG_SECONDS = 0.0
+
+    @jitclient.jit
+    def long(x):
+        return x + {value}
+
+    long(np.ones(3, np.float32))
+"""
+
+
+def test_a_program_that_took_long_to_make_has_its_line_at_once(own: Any, tmp_path: Path) -> None:
+    path = tmp_path / "long.py"
+    path.write_text(textwrap.dedent(LONG).format(value=1))
+    env = {"JITSERVER_ADDRESS": own.address}
+    with own.serving():
+        first = on_terminal(str(path), env=env)
+        why = "no similar program is cached"
+        assert re.fullmatch(rf"jitserver: long\(f32\[3\]\)  compiled in .* m?s \({why}\)\n", first)
+        assert on_terminal(str(path), env=env) == "", "it was found"
+        path.write_text(textwrap.dedent(LONG).format(value=2))
+        assert "code of long" in on_terminal(str(path), env=env)
+        path.write_text(textwrap.dedent(LONG).format(value=3))
+        assert on_terminal(str(path), env={**env, "JITSERVER_REPORT": "off"}) == ""
 
 
 ENDS = {

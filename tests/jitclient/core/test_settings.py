@@ -7,7 +7,7 @@ from jitclient.errors import SettingsError
 
 
 def test_defaults() -> None:
-    expected = Settings(None, True, "local", progress=True, explain=False, verify="new", client_device="cpu")
+    expected = Settings(None, True, "local", verify="new", client_device="cpu", report="")
     assert Settings.from_environment({}) == expected
 
 
@@ -16,14 +16,13 @@ def test_all_of_them() -> None:
         "JITSERVER_ADDRESS": "unix:/x",
         "JITSERVER_AUTOSTART": "no",
         "JITSERVER_FALLBACK": "error",
-        "JITSERVER_PROGRESS": "0",
-        "JITSERVER_EXPLAIN": "1",
+        "JITSERVER_REPORT": "lines",
         "JITSERVER_VERIFY": "always",
         "JITSERVER_CLIENT_DEVICE": "keep",
         "JITSERVER_CLIENT_CACHE": "no",
     }
     assert Settings.from_environment(environment) == Settings(
-        "unix:/x", False, "error", False, True, "always", "keep", client_cache=False
+        "unix:/x", False, "error", "always", "keep", client_cache=False, report="lines"
     )
 
 
@@ -34,7 +33,7 @@ def test_what_is_verified(verify: str) -> None:
         Settings.from_environment({"JITSERVER_VERIFY": "1"})
 
 
-@pytest.mark.parametrize("form", ["text", "json", "run.html", "/a/run.json"])
+@pytest.mark.parametrize("form", ["off", "lines", "text", "json", "run.html", "/a/run.json"])
 def test_the_report(form: str) -> None:
     assert Settings.from_environment({"JITSERVER_REPORT": form}).report == form
     assert Settings.from_environment({"JITSERVER_REPORT": ""}).report == ""
@@ -48,7 +47,7 @@ def test_the_timeout() -> None:
             Settings.from_environment({"JITSERVER_TIMEOUT": wrong})
 
 
-NAMES = ("AUTOSTART", "CLIENT_CACHE", "CLIENT_DEVICE", "EXPLAIN", "FALLBACK", "PROGRESS", "REPORT", "TIMEOUT", "VERIFY")
+NAMES = ("AUTOSTART", "CLIENT_CACHE", "CLIENT_DEVICE", "FALLBACK", "REPORT", "TIMEOUT", "VERIFY")
 
 
 @pytest.mark.parametrize("name", [f"JITSERVER_{name}" for name in NAMES])

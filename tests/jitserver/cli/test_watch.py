@@ -89,7 +89,7 @@ def test_each_run_says_what_changed(folder: Folder, shared_daemon: str) -> None:
     folder.write("train.py", TRAIN)
     process = folder.start(*WORDS, "train.py")
     made, result, end = until_line(process, WAITS)
-    assert made.startswith("jitserver: step(f32[3]) was compiled in ")
+    assert made.startswith("jitserver: step(f32[3])  compiled in ")
     assert (result, end) == ("9.0", "jitserver: ended with status 0. Save one of its 2 files to run it")
     folder.write("model.py", MODEL.replace("sum", "mean"))
     changed, made, result, _ = until_line(process, WAITS)

@@ -12,7 +12,7 @@ from jitserver.run.request import Command
 HEAVY = ("click", "rpyc", "jax", "numpy", "msgspec", "rich", "platformdirs", "asyncio", "subprocess", "inspect")
 PARSED = {
     ("a.py",): Command("a.py", False, []),
-    ("a.py", "--verbose", "-m"): Command("a.py", False, ["--verbose", "-m"]),
+    ("-v", "a.py", "-v", "-m"): Command("a.py", False, ["-v", "-m"], report="lines", verbose=True),
     ("--no-jit", "a.py", "x"): Command("a.py", False, ["x"], jit=False),
     ("--verbose", "--report", "-m", "a.b", "-h"): Command("a.b", True, ["-h"], report="text", verbose=True),
     ("--package", "a", "--report", "--package", "b", "c.py"): Command(
@@ -62,9 +62,7 @@ def test_help_and_mistakes_are_those_of_all_commands(warm: Any) -> None:
     assert "--no-jit" in jitserver(warm, "run", "--help").stdout
     assert "\n  run " in jitserver(warm, "--help").stdout
     mistakes = {("--nonsense", "a.py"): "No such option '--nonsense'", ("-",): "No such option '-'"}
-    mistakes["--report", "--report=html", "a.py"] = (
-        "--report='html': expected 'text', 'json', or a file whose name ends"
-    )
+    mistakes["--report", "--report=html", "a.py"] = "--report='html': expected 'off', 'lines', 'text', 'json', or"
     for words in ((), ("-m",), ("--package", "a")):
         mistakes[words] = "There is no program to run."
     for words, says in mistakes.items():

@@ -102,19 +102,6 @@ def text_of_state(state: bytes) -> str:
     return "missing" if state == ABSENT_DIGEST else ""
 
 
-def tree_of(value: Any, memo: "Memo | None" = None, first: "First | None" = None) -> Tree:
-    """Return the description of a value.
-
-    Args:
-        value: The value.
-        memo: Stores the descriptions of functions and classes that several values refer to. The memo may be
-            shared between calls while no value changes.
-        first: If given, containers and objects are described with the contents that they had when a call with this
-            table first found them.
-    """
-    return _walked(value, {} if memo is None else memo, first)[0]
-
-
 def _walked(value: Any, memo: "Memo", first: "First | None") -> tuple[Tree, int]:
     """Return the description of a value, and the number of parts that were described."""
     walk = _Walk(memo, first)

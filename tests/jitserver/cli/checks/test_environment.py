@@ -71,14 +71,14 @@ def test_a_mistyped_name_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_invalid_value_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JITSERVER_EXPLAIN", "perhaps")
+    monkeypatch.setenv("JITSERVER_REPORT", "perhaps")
     assert levels(environment.settings(HERE)) == ["problem", "ok"]
 
 
 @pytest.mark.parametrize(
     ("there", "differs"),
     [
-        ({"JITSERVER_EXPLAIN": "1"}, []),
+        ({"JITSERVER_REPORT": "lines"}, []),
         ({"XLA_FLAGS": f"{HOST_DEVICES_FLAG}=1"}, []),
         ({"XLA_FLAGS": "--xla_x=1"}, ["XLA_FLAGS is '' in this shell and '--xla_x=1' in the daemon"]),
     ],
