@@ -175,7 +175,10 @@ class Program:
         return arrays
 
     def is_same(self, other: "Program") -> bool:
-        """Return whether another program, of another daemon, is the same computation: capture, and trace behind it."""
+        """Return whether another program, of another daemon, is the same computation: capture, and trace behind it.
+
+        Without verification (JITSERVER_VERIFY=off), nothing but captures is compared.
+        """
         if self.capture is None or other.capture is None:
             return False
         ours, theirs = self.prepared.evidence.digest, other.prepared.evidence.digest

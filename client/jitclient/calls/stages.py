@@ -221,8 +221,7 @@ class Compiled(_Stage):
         known = self._program
         if session is not known.session or session.program_generation != known.generation:
             fresh = self._make(session, self._wanted)
-            before, now = known.capture, fresh.capture
-            if before is not None and (now is None or now.function_key != before.function_key):
+            if known.capture is not None and not fresh.is_same(known):
                 raise DaemonLost(
                     f"{self._wanted.name} has changed, and the daemon that compiled it has exited. "
                     "Lower and compile it again."

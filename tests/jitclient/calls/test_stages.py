@@ -3,7 +3,9 @@
 import copy
 import functools
 import inspect
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -181,19 +183,29 @@ def test_methods_and_partials_are_lowered_too() -> None:
     assert jitclient.jit(partial).lower(X).compile()(X)["out"].tolist() == (X * 3).tolist()
 
 
-def test_a_program_that_its_daemon_lost_is_made_again(own: Any) -> None:
-    with own.serving():
-        found = own.run(
-            """
-            import json, subprocess, sys, numpy as np, jitclient
-            jitted = jitclient.jit(lambda x: x + 1)
-            compiled = jitted.lower(np.float32(1)).compile()
-            first = float(compiled(np.float32(1)))
-            subprocess.run([sys.executable, "-P", "-m", "jitserver", "restart"], check=True, capture_output=True)
-            second = float(compiled(np.float32(2)))
-            subprocess.run([sys.executable, "-P", "-m", "jitserver", "stop"], check=True, capture_output=True)
-            print(json.dumps([first, second]))
-            """,
-            JITSERVER_AUTOSTART="1",
-        )
-    assert found == [2, 3]
+def test_a_program_that_its_daemon_lost_is_made_again_unless_it_would_be_another(own: Any, tmp_path: Path) -> None:
+    packages = tmp_path / "site-packages"
+    packages.mkdir()
+    (packages / "rates.py").write_text("rate = 5\n\ndef rated(x):\n    return x * rate\n")
+    env = {
+        "PYTHONPATH": f"{packages}:{os.environ.get('PYTHONPATH', '')}",
+        "JITSERVER_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    program = """
+        import json, subprocess, sys, numpy as np, jitclient, rates
+        x = np.float32(1)
+        both = [jitclient.jit(f).lower(x).compile() for f in (lambda x: x + 1, lambda x: rates.rated(x))]
+        found = [float(compiled(x)) for compiled in both]
+        rates.rate = 7
+        subprocess.run([sys.executable, "-P", "-m", "jitserver", "restart"], check=True, capture_output=True)
+        found.append(float(both[0](x + 1)))
+        try:
+            found.append(float(both[1](x)))
+        except jitclient.DaemonLost as error:
+            found.append(str(error).partition(",")[0])
+        subprocess.run([sys.executable, "-P", "-m", "jitserver", "stop"], check=True, capture_output=True)
+        print(json.dumps(found))
+    """
+    for last in (5, "<lambda> has changed"):  # the first process has traced the function before the change
+        with own.serving(**env):
+            assert own.run(program, JITSERVER_AUTOSTART="1", **env) == [2, 5, 3, last]
