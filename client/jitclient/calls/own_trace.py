@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from types import MappingProxyType
 from typing import Any
 
+from jitclient.arrays.array import Array
 from jitclient.calls import in_process
 from jitclient.calls.callback_equality import difference_of_functions, is_same_capture
 from jitclient.calls.raised import Raised
@@ -123,6 +124,10 @@ class OwnTrace:
     ) -> bool:
         """Trace the function; return False if JAX returned an earlier trace that does not apply any more."""
         args, kwargs = in_process.for_trace((self._args, self._kwargs))
+        for leaf in self._leaves:
+            if type(leaf) is Array:
+                with contextlib.suppress(AttributeError):
+                    _ = leaf.format  # now, because JAX asks for it in the trace, which should not see what that imports
         with backend_view.of(devices), trace_events.counted() as traces, manifest.observed(expected) as observation:
             try:
                 # Not `jitted.trace`, because a jitted object may have a field `trace`.
@@ -316,7 +321,7 @@ class OwnTrace:
         """
         if self._lowered is None:
             traced = self._traced
-            if (self._order, self._order_of_results()) != (None, None):
+            if (self._order, self._order_of_results()) != (None, None) or self._is_committed():
                 function = original_jit(self._over_leaves("function"), donate_argnums=self._donated(), **self._options)
                 traced = function.trace(*self._avals())
             lowered = None
@@ -331,6 +336,11 @@ class OwnTrace:
             self._lowered = traced, lowered
         traced, lowered = self._lowered
         return traced, lowered
+
+    def _is_committed(self) -> bool:
+        """Return whether an argument is committed to one of this process's devices, as the lowered text would say."""
+        pairs = zip(self._leaves, self._specs, strict=True)
+        return any(spec.sharding is None and getattr(leaf, "committed", False) for leaf, spec in pairs)
 
     def _order_of_results(self) -> tuple[int, ...] | None:
         return tree.leaf_order(self.structure())

@@ -1,6 +1,7 @@
 """The sharding of an array on the daemon, as objects of this process's own jax."""
 
 import contextlib
+import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -82,11 +83,10 @@ class Placement:
         Raises:
             AttributeError: As for `sharding`; or, as in JAX, the array is of typed PRNG keys.
         """
-        jax = _jax("format")
+        _jax("format")
         if is_key(self.spec):
             raise AttributeError("arrays of typed PRNG keys have no format")
-        with jax.ensure_compile_time_eval():
-            like = jax.device_put(np.empty((1,) * len(self.spec.shape), dtype_named(self.spec.dtype))).format
+        like = _format_here(len(self.spec.shape), self.spec.dtype)
         return type(like)(like.layout, self.sharding)
 
     @property
@@ -157,6 +157,14 @@ def _jax(name: str) -> Any:
     if "jax" not in sys.modules:
         raise AttributeError(f"{name} needs jax in this process. Import jax first.")
     return sys.modules["jax"]
+
+
+@functools.cache
+def _format_here(rank: int, dtype: str) -> Any:
+    """Return the format of an array of this process. The first call of a process imports modules of JAX."""
+    jax = sys.modules["jax"]
+    with jax.ensure_compile_time_eval():
+        return jax.device_put(np.empty((1,) * rank, dtype_named(dtype))).format
 
 
 def _no_stream() -> Any:

@@ -108,6 +108,25 @@ def test_what_no_daemon_can_send_is_traced_there_once_for_all(own: Any, run_scri
         assert (made["traces"], made["client_traces"], made["local_runs"]) == (traces, 1, 0)
 
 
+@pytest.mark.core
+def test_arguments_that_are_committed_to_the_device_are_no_difference(own: Any, run_script: Callable[..., Any]) -> None:
+    program = """
+        import json, jax, numpy as np, jitclient
+
+        @jitclient.jit
+        def drawn(key, x):
+            return key, x + jax.random.uniform(key)
+
+        key, x = jax.device_put((jax.random.key(1), np.float32(2)), jax.devices()[0])
+        handle = jitclient.device_put(np.float32(2))
+        print(json.dumps([float(drawn(key, given)[1]) for given in (x, handle)]))
+    """
+    for traces in (1, 0):
+        assert len(set(run_script(program, env=own.env))) == 1
+        made = own()
+        assert (made["traces"], made["client_traces"], made["local_runs"]) == (traces, 0, 0)
+
+
 def test_function_that_changed_since_it_was_traced_is_not_shared(own: Any, run_script: Callable[..., Any]) -> None:
     program = """
         import json, jitclient
