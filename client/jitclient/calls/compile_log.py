@@ -110,7 +110,7 @@ def _is_printed(made_seconds: float) -> bool:
 
 
 def _print(program: str, what: str, causes: tuple[str, ...]) -> None:
-    more = (f"and {len(causes) - _MAX_CAUSES} more differences",) if len(causes) > _MAX_CAUSES else ()
+    more = (f"and {len(causes) - _MAX_CAUSES} more",) if len(causes) > _MAX_CAUSES else ()
     why = f" ({'; '.join((*causes[:_MAX_CAUSES], *more))})" if causes else ""
     print_notice(f"{program}  {what}{why}")
 

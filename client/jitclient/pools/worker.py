@@ -82,9 +82,6 @@ def _become_program() -> None:
         os.setsid()
     # Ctrl-C in the driver's terminal is the driver's. Programs that a task starts do not inherit a handler.
     signal.signal(signal.SIGINT, lambda *_: None)
-    # One line at the exit of each worker would say what it saved.
-    os.environ.setdefault("JITSERVER_REPORT", "off")
-    settings.cache_clear()
     sys.modules["__main__"] = types.ModuleType("__main__")
     sys.argv = sys.argv[:1]
 
