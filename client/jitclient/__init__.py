@@ -34,7 +34,7 @@ from jitclient.errors import SettingsError as SettingsError
 from jitclient.errors import WorkerLost as WorkerLost
 from jitclient.errors import WrongUser as WrongUser
 from jitclient.errors import loading
-from jitclient.jaxside import client_device, interop
+from jitclient.jaxside import client_device, internals, interop
 from jitclient.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -104,6 +104,9 @@ client_device.pin()
 
 # Before the program changes jax, unless it has imported jax already.
 interop.when_loaded(functools.partial(contents.contents_of("jax").add_loaded, are_known="jax" not in sys.modules))
+
+# Before the program binds the function's name.
+interop.when_loaded(internals.forward_eval_shape)
 
 
 def _begin_report() -> None:

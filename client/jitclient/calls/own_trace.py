@@ -21,7 +21,7 @@ from jitclient.capture import manifest
 from jitclient.capture.codec import values
 from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
-from jitclient.jaxside import backend_view, ffi, internals, trace_events, tree
+from jitclient.jaxside import backend_view, ffi, internals, interop, trace_events, tree
 from jitclient.jaxside.avals import abstract, spec_of_aval
 from jitclient.jaxside.callbacks import callbacks_for_people, functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
@@ -125,7 +125,7 @@ class OwnTrace:
         """Trace the function; return False if JAX returned an earlier trace that does not apply any more."""
         args, kwargs = in_process.for_trace((self._args, self._kwargs))
         for leaf in self._leaves:
-            if type(leaf) is Array:
+            if type(leaf) is Array and interop.Array is not None:
                 with contextlib.suppress(AttributeError):
                     _ = leaf.format  # now, because JAX asks for it in the trace, which should not see what that imports
         with backend_view.of(devices), trace_events.counted() as traces, manifest.observed(expected) as observation:

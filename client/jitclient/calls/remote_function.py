@@ -30,6 +30,7 @@ class RemoteFunction(Generic[P, R]):
     __slots__ = ("__dict__", "__weakref__", "_deps", "_fun", "_has_static_leaves", "_options", "_path")
     # No state in `__dict__`, because `functools.wraps` copies `__dict__` from one function to another.
 
+    counts_as_jitted = True  # for `jax.eval_shape`; see `internals.forward_eval_shape`
     __name__: str
     __wrapped__: Callable[P, R]
 

@@ -69,6 +69,17 @@ def of(infos: Sequence[DeviceInfo]) -> Iterator[None]:
         _here.view = None
 
 
+def own_devices(platform: str | None = None) -> list[Any]:
+    """Return the devices of this process's own jax, even to a trace that sees the daemon's."""
+    import jax
+
+    view, _here.view = getattr(_here, "view", None), None
+    try:
+        return jax.devices(platform)
+    finally:
+        _here.view = view
+
+
 @functools.cache
 def _prepare() -> bool:
     """Install the stand-ins once. Return whether this version of jax has the functions to replace."""

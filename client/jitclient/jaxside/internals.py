@@ -182,6 +182,27 @@ def replace_get_backend(stand_in: Callable[[Any], Any]) -> bool:
     return False
 
 
+def forward_eval_shape() -> None:
+    """Make `jax.eval_shape` call the method `eval_shape` of jitclient's jitted functions, as of JAX's own.
+
+    JAX traces other callables with tracers in place of all arguments, also of static ones.
+    """
+    import jax
+
+    with contextlib.suppress(ImportError, AttributeError):
+        from jax._src import api
+
+        own = api.eval_shape
+
+        @functools.wraps(own)
+        @api_boundary
+        def eval_shape(fun: Any, *args: Any, **kwargs: Any) -> Any:
+            is_jitted = getattr(type(fun), "counts_as_jitted", False) is True
+            return (fun.eval_shape if is_jitted else functools.partial(own, fun))(*args, **kwargs)
+
+        jax.eval_shape = api.eval_shape = eval_shape
+
+
 def foreign_functions(platform: str) -> dict[str, Any]:
     """Return the foreign functions that are registered in this process for a platform, by name.
 

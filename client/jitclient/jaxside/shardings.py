@@ -4,6 +4,7 @@ import functools
 from typing import Any
 
 from jitclient.errors import CaptureError, Incompatible
+from jitclient.jaxside import backend_view
 from jitclient.wire.shardings import Axes, Mesh, Sharding
 
 
@@ -58,7 +59,7 @@ def to_jax(message: Sharding | None) -> Any:
     import jax
 
     if message is None:
-        return jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        return jax.sharding.SingleDeviceSharding(backend_view.own_devices()[0])
     if message.mesh is None:
         return jax.sharding.PartitionSpec(*message.spec)
     if not message.mesh.axes:
@@ -114,10 +115,8 @@ def _positions(devices: Any) -> tuple[tuple[int, ...], str]:
 
 
 def _devices_of(message: Mesh) -> list[Any]:
-    import jax
-
     try:
-        devices = jax.devices(message.platform or None)
+        devices = backend_view.own_devices(message.platform or None)
     except RuntimeError as error:
         raise Incompatible(f"there are no devices of platform {message.platform!r}: {error}") from error
     if max(message.devices) >= len(devices):

@@ -57,6 +57,19 @@ def test_it_is_shown_as_in_jax() -> None:
 
 
 @pytest.mark.parametrize("jit", BOTH)
+def test_its_shapes_depend_on_static_arguments(jit: Any) -> None:
+    rows = jit(lambda x, n: x.reshape(n, -1), static_argnums=1)
+
+    def whole(x: Any) -> Any:
+        return jnp.zeros(jax.eval_shape(rows, x, 3).shape)
+
+    assert jax.eval_shape(rows, np.ones(6), 2).shape == (2, 3)
+    assert jit(whole)(np.ones(6)).shape == jax.eval_shape(whole, np.ones(6)).shape == (3, 2)
+    with pytest.raises(ValueError, match="Non-hashable static arguments"):
+        jax.eval_shape(rows, np.ones(6), [2])
+
+
+@pytest.mark.parametrize("jit", BOTH)
 def test_its_programs_can_be_counted(jit: Any) -> None:
     jitted = jit(lambda x: x * 1.5)
     sizes = [jitted._cache_size()]

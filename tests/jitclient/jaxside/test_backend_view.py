@@ -9,8 +9,9 @@ import pytest
 from jax import default_backend, devices
 
 from jitclient.calls.own_trace import OwnTrace
-from jitclient.jaxside import backend_view
+from jitclient.jaxside import backend_view, shardings
 from jitclient.wire.messages import DeviceInfo, Spec
+from jitclient.wire.shardings import Mesh
 
 GPUS = [DeviceInfo("a large one", "gpu", 1 << 30), DeviceInfo("a large one", "gpu", 1 << 30)]
 
@@ -54,6 +55,15 @@ def test_other_threads_and_arrays_that_are_computed_meanwhile_are_on_the_real_de
         assert {device.platform for device in array.devices()} == {"cpu"}
         assert {device.platform for device in jax.device_put(np.ones(2)).devices()} == {"cpu"}
     assert answers == ["cpu"]
+
+
+def test_the_sharding_of_an_array_is_over_the_devices_of_this_process():
+    here = jax.devices()
+    with backend_view.of(GPUS):
+        assert shardings.to_jax(None).device_set == {here[0]}
+        assert shardings.to_jax(shardings.on_first()).device_set == {here[0]}
+        assert list(shardings.mesh_to_jax(Mesh((("odd name", 1),), ("Auto",), (0,))).devices) == here[:1]
+        assert [device.platform for device in jax.devices()] == ["gpu", "gpu"]
 
 
 def test_the_program_is_made_for_the_daemon():

@@ -20,6 +20,7 @@ LACKS: dict[str, tuple[Callable[[], Any], Any]] = {
     "source_info_util.register_exclusion": (lambda: internals.hide_from_locations("/nowhere"), None),
     "profiler._profiler": (internals.profiler, (None, None)),
     "lib.xla_client": (internals.backend_class, None),
+    "api.eval_shape": (internals.forward_eval_shape, None),
     "xla_bridge._discover_and_register_pjrt_plugins": (internals.find_no_plugins, None),
 }
 """Missing name of jax -> the accessor that needs it, and its return value then."""
