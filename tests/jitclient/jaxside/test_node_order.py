@@ -1,6 +1,7 @@
 """Children and metadata of nodes travel in one order, whatever order this process has them in."""
 
-from types import FunctionType
+import sys
+from types import FunctionType, ModuleType
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,13 @@ from jitclient.jaxside import node_order, tree
 ARRAYS = ("width", "height", "depth")
 
 
+LIBRARY = sys.modules["numpyro.tables"] = ModuleType("numpyro.tables")
+LIBRARY.ARRAYS = ARRAYS
+
+
 def _installed(function):
     """Return a function as a library has it."""
-    return FunctionType(function.__code__, {**globals(), "__name__": "numpyro.tables"})
+    return FunctionType(function.__code__, vars(LIBRARY))
 
 
 @jax.tree_util.register_pytree_node_class
@@ -104,6 +109,22 @@ def test_what_computes_with_its_attributes_has_no_order():
     structure = tree.structure_of(tree.flatten(Computed(1.0, 2.0))[1])
     assert node_order.order_of_node(structure.kind, structure.meta, 2) is None
     assert len(values.read(tree.encode(structure, lambda obj: 0))) == 3, "it has no names"
+
+
+def test_order_of_user_class_holds_without_own_trace(own):
+    source = """
+        import json, jax, jitclient
+
+        class Pair:
+            def __init__(self, first, second):
+                self.first, self.second = first, second
+
+        jax.tree_util.register_pytree_node(Pair, lambda p: ((p.second, p.first), None), lambda _, c: Pair(*c[::-1]))
+        found = jitclient.jit(lambda p: Pair(p.first - p.second, p.first))(Pair(1.0, 3.0))
+        print(json.dumps([float(found.first), float(found.second)]))
+    """
+    with own.serving():
+        assert own.run(source, JITSERVER_VERIFY="off") == [-2, 1]
 
 
 def test_class_that_user_flattens_is_never_built():

@@ -14,6 +14,7 @@ WARM = [
     "case_distribution_in_a_closure",
     "case_masked_distribution",
     "case_named_tuple_as_a_node_of_its_own",
+    "case_children_in_an_order_of_the_users_own",
     "case_donated_distribution",
     "case_typed_keys_on_the_host",
 ]
@@ -87,6 +88,40 @@ jax.tree_util.register_pytree_node(Point, lambda p: ((p.y, p.x), (p.label,)), la
 def case_named_tuple_as_a_node_of_its_own(jit):
     got = jit(lambda p: Point(p.x * 10, p.label + "!", p.y * 100))(Point(1.0, "a", 2.0))
     return got.x, got.label, got.y
+
+
+class Pair:
+    def __init__(self, first, second):
+        self.first, self.second = first, second
+
+    def tree_flatten(self):
+        return (self.second, self.first), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*reversed(children))
+
+
+class ByFunction(Pair):
+    pass
+
+
+class WithKeys(Pair):
+    def tree_flatten_with_keys(self):
+        return [(jax.tree_util.GetAttrKey(name), getattr(self, name)) for name in ("second", "first")], None
+
+
+jax.tree_util.register_pytree_node(ByFunction, lambda p: ((p.second, p.first), None), ByFunction.tree_unflatten)
+jax.tree_util.register_pytree_node_class(Pair)
+jax.tree_util.register_pytree_with_keys_class(WithKeys)
+
+
+def case_children_in_an_order_of_the_users_own(jit):
+    found = []
+    for kind in (Pair, ByFunction, WithKeys):
+        got = jit(lambda p, kind=kind: kind(p.first * 10, p.second + 3))(kind(1.0, 2.0))
+        found.append((got.first, got.second, jit(lambda p: p.first - p.second)(kind(1.0, 2.0))))
+    return found
 
 
 class Scale:

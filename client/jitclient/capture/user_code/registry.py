@@ -13,7 +13,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from jitclient.capture.user_code.installed import is_user_module
-from jitclient.capture.user_code.ownership import functions_in, is_of_user_module, is_user_function
+from jitclient.capture.user_code.ownership import (
+    functions_in,
+    has_private_globals,
+    is_of_user_module,
+    is_user_function,
+)
 from jitclient.errors import CaptureError
 
 Registration = tuple[str, tuple[Any, ...]]
@@ -153,10 +158,10 @@ def _register_with_chex(cls: type) -> None:
 
 
 def is_flattened_by_user(cls: type) -> bool:
-    """Return whether user code flattens a class that is registered as a pytree."""
-    entry = _registry().get(cls)
+    """Return whether user code flattens a class that is registered as a pytree; on the daemon, its captured code."""
     methods = [getattr(cls, name, None) for name in ("tree_flatten", "tree_flatten_with_keys")]
-    return any(map(is_user_function, [getattr(entry, "to_iter", None), *methods]))
+    given = [getattr(_registry().get(cls), "to_iter", None), *methods]
+    return any(is_user_function(func) or has_private_globals(func) for each in given for func in functions_in(each))
 
 
 def is_registered(cls: type) -> bool:
