@@ -25,7 +25,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from . import templates
 from .outcomes import record_outcomes
 from .own_variables import own_variables
 from .running_daemon import run_daemon
@@ -72,7 +71,6 @@ def _heed_signals() -> None:
 
 
 _heed_signals()
-templates.install()
 _set_environment()  # at once: the conftests of folders below may read it when they are imported
 
 
@@ -94,7 +92,6 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    templates.close()
     shutil.rmtree(_HOME, ignore_errors=True)
 
 
@@ -102,15 +99,6 @@ STARTS_PROCESSES = {"new_daemon", "run_script"}
 """Fixtures that start a daemon or a program for one test, which takes seconds."""
 
 FAULTS = Path(__file__).parent / "faults"
-
-FRESH = {
-    *("benchmarks", "jitserver/cli/checks", "jitserver/run", "jitserver/runner", "pytest_jitserver", "systemd"),
-    *("end_to_end/test_run_reports.py", "faults/test_launch.py", "faults/test_signals.py"),
-    *("jitclient/test_import.py", "jitclient/calls/test_early_start.py", "jitclient/jaxside/test_client_device.py"),
-    *("jitclient/jaxside/test_interop.py", "jitclient/jaxside/test_own_jax.py"),
-}
-"""Folders and files whose tests are about how processes start, and what they import when: they have `fresh_python`."""
-
 
 THOROUGH = {
     *("benchmarks", "systemd", "end_to_end/test_live_matrix.py", "end_to_end/test_many_captures.py"),
@@ -133,8 +121,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         _skip_on_other_platforms(item)
         path = Path(os.path.relpath(item.path, Path(__file__).parent))
-        if not FRESH.isdisjoint(map(str, (path, *path.parents))):
-            item.add_marker(pytest.mark.fresh_python)
         marked = any(item.get_closest_marker(name) for name in ("core", "slow"))
         if not marked and not STARTS_PROCESSES.isdisjoint(getattr(item, "fixturenames", ())):
             if item.path.parent == FAULTS and item.path not in families:
@@ -183,14 +169,6 @@ def pytest_runtest_teardown() -> Iterator[None]:
 def new_cache_dir() -> str:
     """A folder that no daemon has used, so that nothing is found there."""
     return tempfile.mkdtemp(prefix="cache-", dir=_HOME)
-
-
-@pytest.fixture(autouse=True)
-def _fresh_python(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fork no process of a test that has the mark `fresh_python`."""
-    templates.is_allowed = request.node.get_closest_marker("fresh_python") is None
-    yield
-    templates.is_allowed = True
 
 
 @pytest.fixture(autouse=True)

@@ -231,7 +231,6 @@ def test_all_blobs_gone_is_an_ordinary_miss(own: Any, folder: Path) -> None:
         assert own.counts()["traces"] == 1
 
 
-@pytest.mark.fresh_python
 @pytest.mark.parametrize("row", ["process", "packages"])
 def test_what_other_versions_or_another_processor_made_is_never_loaded(own: Any, folder: Path, row: str) -> None:
     """The disk is made to look as if the daemon that wrote it had been another."""

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .. import templates
 from . import corpus
 from .mutants import Mutant, chosen, named, sample
 from .trial import SIDES, Bench, Verdict, bench
@@ -102,7 +101,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(*picked(options, bool), sep="\n")
         return 0
     programs = fnmatch.filter(corpus.judged(), options.programs)
-    templates.install()
     with bench(programs) as made:
         verdict = made.try_without()
         print(f"{len(programs)} programs, no bug: {told(verdict)}", flush=True)

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import templates
 from ..running_daemon import RunningDaemon, run_daemon
 from .mutants import TOP, Mutant, mutated
 from .reach import is_reached, watch
@@ -170,8 +169,7 @@ class Bench:
             environment = {name: self._environment("daemon")[name] for name in ("PYTHONPATH", *_SETTINGS)}
             running = run_daemon(options=["--no-prewarm", "--drain", "1"], env=environment)
             try:
-                with templates.copies():
-                    daemon = stack.enter_context(running)
+                daemon = stack.enter_context(running)
             except Exception:
                 yield None
                 return

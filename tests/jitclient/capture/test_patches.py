@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import pytest
 
+from jitclient.capture.ambient.contents import Namespace
 from jitclient.capture.dump import capture
 from jitclient.capture.load import load
 from jitclient.core.compat import version_of
@@ -142,6 +143,14 @@ def test_each_change_of_jax_is_found(found_after: Callable[..., Any], first: str
 @pytest.mark.parametrize("first", ["", "import jax, flax, equinox"])
 def test_what_is_not_of_jax_changes_nothing(found_after: Callable[..., Any], first: str) -> None:
     assert found_after(OWN, first) == [[]] * len(OWN)
+
+
+def test_value_under_another_name_is_a_change() -> None:
+    names = {"first": len, "second": max}
+    space = Namespace("table", "module", "table", names, is_known=True)
+    assert space.holds_the_same()
+    names["third"] = names.pop("second")
+    assert not space.holds_the_same()
 
 
 def test_a_change_before_the_first_look_is_found(run_script: Callable[..., Any]) -> None:

@@ -8,6 +8,7 @@ for dictionaries, and one count for all functions. Contents without a version ar
 """
 
 import functools
+import itertools
 import operator
 import sys
 from collections.abc import Callable, Mapping
@@ -34,7 +35,7 @@ class Namespace:
         self.places: tuple[tuple[str, str], ...] = ()  # that the program had changed then
         self._home = module, path
         self._keys, self._values = tuple(names), tuple(names.values())
-        self.held = self._values if is_known else None  # the values at the last look
+        self.held = (*self._keys, *self._values) if is_known else None  # names and values at the last look
 
     def before(self) -> dict[Any, Any]:
         """Return the names and values as first seen."""
@@ -46,9 +47,11 @@ class Namespace:
         return module, f"{path}[{name}]" if self.kind == "table" else f"{path}.{name}".lstrip(".")
 
     def holds_the_same(self) -> bool:
-        """Return whether the names have the values of the last look."""
+        """Return whether the names are those of the last look, and have the values of then."""
         held, names = self.held, self.names
-        return held is not None and len(held) == len(names) and all(map(operator.is_, held, names.values()))
+        if held is None or len(held) != 2 * len(names):
+            return False
+        return all(map(operator.is_, held, itertools.chain(names, names.values())))
 
 
 class Contents:

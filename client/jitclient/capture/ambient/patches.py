@@ -84,7 +84,7 @@ def find_patches(package: str) -> tuple[Place, ...]:
             if not space.holds_the_same():
                 names = dict(space.names)
                 space.places = tuple(map(space.place, _changed(contents, space, names)))
-                space.held = tuple(names.values())
+                space.held = (*names, *names.values())
         found = (place for space in contents.namespaces for place in space.places)
         contents.changed = (*found, *_changed_functions(contents))
         contents.looked(stamps)
