@@ -24,6 +24,7 @@ import tracemalloc
 import types
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from operator import is_
 from os import listdir  # an import may patch `os`
 from typing import Any
 
@@ -48,9 +49,9 @@ class ProcessState:
         self._settings = _settings_of_packages()
         self._growing = {name: get() for name, get in _GROWING.items()}
         self._ordered = {name: _same(get()) for name, get in _ORDERED.items()}
-        self._modules = {name: dict(vars(module)) for name, module in _modules() if not _is_of_python(name)}
-        self._python = {name: _content(module) for name, module in _modules() if _is_of_python(name)}
-        self._classes = {cls: dict(vars(cls)) for name, module in _modules() for cls in _own_classes(name, module)}
+        self._modules = {name: _look(name, module) for name, module in _modules()}
+        self._containers = {name: look.containers() for name, look in self._modules.items() if _is_of_python(name)}
+        self._classes = {cls: _look(cls, cls) for look in self._modules.values() for cls in look.own_classes}
 
     def changes(self, now: "ProcessState", package: str) -> list[str]:
         """Return what is different now, by subject, but for native threads and printed output.
@@ -73,14 +74,16 @@ class ProcessState:
             changed += [name] if any(now._growing[name].get(key) != value for key, value in others.items()) else []
         for name, kept in self._ordered.items():
             changed += [name] if [each for each in now._ordered[name] if each in kept] != list(kept) else []
-        for name, names in self._modules.items():
-            if not _is_of(package, name) and name in now._modules:
-                changed += [f"{name}.{each}" for each in _rebound(names, now._modules[name])]
-        for name, content in {**_python_after_import, **self._python}.items():
-            found = now._python.get(name, content)
-            changed += [f"{name}.{each}" for each, value in content.items() if found.get(each) != value]
-        for cls, names in {**_classes_after_import, **self._classes}.items():
-            changed += [f"{cls.__module__}.{cls.__qualname__}.{each}" for each in _rebound(names, vars(cls))]
+        for name, look in {**_python_after_import, **self._modules}.items():
+            found = now._modules.get(name, look)
+            if _is_of_python(name):
+                changed += [f"{name}.{each}" for each in _differing(look.content, found.content)]
+            elif not _is_of(package, name):
+                changed += [f"{name}.{each}" for each in _rebound(look, found)]
+        for name, before in {**_containers_after_import, **self._containers}.items():
+            changed += [f"{name}.{each}" for each in _differing(before, now._containers.get(name, before))]
+        for cls, look in {**_classes_after_import, **self._classes}.items():
+            changed += [f"{cls.__module__}.{cls.__qualname__}.{each}" for each in _rebound(look, _look(cls, cls))]
         return changed
 
 
@@ -252,11 +255,12 @@ _jax_after_import: dict[str, object] = {}
 """JAX's settings as they were when its import had finished, before a package that has imported it could change them."""
 
 
-_python_after_import: dict[str, dict[str, object]] = {}
-"""Content of modules of Python at the end of their imports, before what imported them could change it."""
+_python_after_import: dict[str, "_Look"] = {}
+"""Modules of Python at the end of their imports, before what imported them could change them."""
 
-_classes_after_import: dict[type, dict[str, object]] = {}
-"""Content of those modules' classes at the same moment."""
+_containers_after_import: dict[str, dict[str, object]] = {}
+_classes_after_import: dict[type, "_Look"] = {}
+"""Their containers and their classes at the same moment."""
 
 
 def note_imports(names: Iterable[str]) -> None:
@@ -271,8 +275,9 @@ def note_imports(names: Iterable[str]) -> None:
         module = sys.modules.get(name)
         is_new = name not in _python_after_import and _is_of_python(name)
         if is_new and type(module) is types.ModuleType and _is_imported(module):
-            _python_after_import[name] = _content(module)
-            _classes_after_import.update((cls, dict(vars(cls))) for cls in _own_classes(name, module))
+            look = _python_after_import[name] = _look(name, module)
+            _containers_after_import[name] = look.containers()
+            _classes_after_import.update((cls, _look(cls, cls)) for cls in look.own_classes)
 
 
 def _is_imported(module: types.ModuleType) -> bool:
@@ -287,14 +292,6 @@ def _is_of(package: str, key: object) -> bool:
 def _modules() -> list[tuple[str, types.ModuleType]]:
     """Return the loaded modules, but for those that are not modules at all."""
     return [(name, module) for name, module in dict(sys.modules).items() if type(module) is types.ModuleType]
-
-
-def _own_classes(name: str, module: types.ModuleType) -> list[type]:
-    """Return the classes of a module of the standard library."""
-    # The name under which it is loaded: those of the import system call themselves otherwise than their classes do.
-    if name.partition(".")[0] not in sys.stdlib_module_names:
-        return []
-    return [cls for cls in list(vars(module).values()) if isinstance(cls, type) and cls.__module__ == name]
 
 
 _WORKING_STATE = frozenset(
@@ -316,26 +313,65 @@ def _is_of_python(name: str) -> bool:
     return name.partition(".")[0] in sys.stdlib_module_names and not name.startswith(("_", "posix"))
 
 
-def _content(module: types.ModuleType) -> dict[str, object]:
-    """Return what the names of a module of Python stand for, comparable with `==`."""
-    return {
-        key: _comparable(value)
-        for key, value in dict(vars(module)).items()
-        if f"{module.__name__}.{key}" not in _WORKING_STATE
-        and not key.startswith("__")
-        and (callable(value) or "cache" not in key)
-    }
+class _Look:
+    """Names of a module or a class at one moment.
+
+    Attributes:
+        names: what they stand for.
+        content: of a module of Python, that which is no container, comparable with `==`.
+        own_classes: classes of a module of the standard library.
+    """
+
+    def __init__(self, name: object, owner: types.ModuleType | type) -> None:
+        self.names = dict(vars(owner))
+        self.content: dict[str, object] = {}
+        self.own_classes: list[type] = []
+        self._containers: dict[str, Any] = {}
+        # The name under which it is loaded: those of the import system call themselves otherwise than their classes do.
+        if not isinstance(name, str) or name.partition(".")[0] not in sys.stdlib_module_names:
+            return
+        self.own_classes = [cls for cls in self.names.values() if isinstance(cls, type) and cls.__module__ == name]
+        if not _is_of_python(name):
+            return
+        for key, value in self.names.items():
+            if f"{owner.__name__}.{key}" in _WORKING_STATE or key.startswith("__"):
+                continue
+            if callable(value) or "cache" not in key:
+                if isinstance(value, dict | list | set):
+                    self._containers[key] = value
+                else:
+                    self.content[key] = value if isinstance(value, bool | int | str | bytes) else _Same(value)
+
+    def is_current(self, owner: types.ModuleType | type) -> bool:
+        """Return whether no name has been bound again."""
+        names = vars(owner)
+        is_same_size = len(self.names) == len(names)
+        return is_same_size and all(map(is_, self.names, names)) and all(map(is_, self.names.values(), names.values()))
+
+    def containers(self) -> dict[str, object]:
+        """Return what the containers of a module of Python have now, comparable with `==`."""
+        found = self._containers.items()
+        return {key: list(map(id, (*each, *each.values()) if isinstance(each, dict) else each)) for key, each in found}
 
 
-def _comparable(value: object) -> object:
-    if isinstance(value, bool | int | str | bytes):
-        return value
-    if isinstance(value, dict):
-        return list(map(id, (*value, *value.values())))
-    return list(map(id, value)) if isinstance(value, list | set) else _Same(value)
+_looks: dict[object, _Look] = {}
 
 
-def _rebound(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def _look(name: object, owner: types.ModuleType | type) -> _Look:
+    """Return the names of a module or a class, an earlier look if nothing has changed: that is far cheaper."""
+    found = _looks.get(name)
+    if found is None or not found.is_current(owner):
+        found = _looks[name] = _Look(name, owner)
+    return found
+
+
+def _differing(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    return [] if now is before else [name for name, value in before.items() if now.get(name) != value]
+
+
+def _rebound(before: _Look, now: _Look) -> list[str]:
     """Return the names of functions, methods and classes that have another value."""
-    changed = {name: value for name, value in before.items() if now.get(name) is not value}
+    if now is before:
+        return []
+    changed = {name: value for name, value in before.names.items() if now.names.get(name) is not value}
     return [name for name, value in changed.items() if callable(value) or isinstance(value, classmethod | property)]

@@ -13,6 +13,8 @@ from .test_run_as_main import jitclient
 SCRIPTS = Path(__file__).parents[3] / "examples" / "scripts"
 NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py"))
 
+THOROUGH = {"equinox_loop": pytest.mark.thorough, "nnx_loop": pytest.mark.thorough}
+
 
 @pytest.fixture(scope="module")
 def address(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -22,7 +24,7 @@ def address(new_daemon: Callable[..., Any], tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=THOROUGH.get(n, ())) for n in NAMES])
 def test_a_script_prints_what_it_prints_under_python_and_its_rerun_makes_nothing(
     name: str, address: str, counts: Callable[..., dict[str, Any]]
 ) -> None:

@@ -172,6 +172,15 @@ PROGRAMS = {
 }
 
 CORE = {"nothing", "errors"}
+IN_CI = {"x64", "hash_seed", "variable", "fork", "threads", "nan", "rule_is_changed", "traced", "warnings"}
+"""Slow ones that are not thorough, of each kind: settings, processes, errors, changes of JAX, other traces."""
+
+
+def _mark(name: str) -> list[pytest.MarkDecorator]:
+    if name in CORE:
+        return [pytest.mark.core]
+    return [pytest.mark.slow] if name in IN_CI else [pytest.mark.slow, pytest.mark.thorough]
+
 
 COUNTED = """
     import json, sys
@@ -222,9 +231,7 @@ def _until_prepared(made: Environment, until: Any) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.core if name in CORE else pytest.mark.slow) for name in PROGRAMS]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=_mark(name)) for name in PROGRAMS])
 def test_a_program_does_what_it_does_under_python(name: str, prepared: Environment, tmp_path: Path) -> None:
     program = PROGRAMS[name]
     program.write(tmp_path)

@@ -73,7 +73,7 @@ def ours(warm: Any) -> Any:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sequence", range(SEQUENCES))
+@pytest.mark.parametrize("sequence", [0, *(pytest.param(n, marks=pytest.mark.thorough) for n in range(1, SEQUENCES))])
 @pytest.mark.timeout(20 * SECONDS)
 def test_a_run_is_as_under_python_whatever_others_have_imported(sequence: int, ours: Any, until: Any) -> None:
     draw = random.Random(sequence)
