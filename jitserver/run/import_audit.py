@@ -5,7 +5,6 @@ import io
 import os
 import stat
 import sys
-import time
 from collections.abc import Callable, Iterable, Set
 from typing import Any
 
@@ -52,7 +51,6 @@ class ImportAudit:
     def __enter__(self) -> "ImportAudit":
         # Stamp first, so that packages that are installed during the imports show as changes.
         self._stamp_all(sys.path)
-        self._entered = time.time_ns()
 
         def getcwd() -> str:
             caller = _caller()
@@ -113,9 +111,6 @@ class ImportAudit:
 
     def __exit__(self, *_: object) -> None:
         self._replacement.undo()
-        # A module may have been changed between its import and now: a stamp that no file has.
-        new = [path for path in filter(None, map(_file_of, list(sys.modules.values()))) if path not in self._files]
-        self._files |= {path: () for path in new if (_stamp(path) or (0,))[-1] > self._entered}
         self._stamp_all(self._paths())
         self._kinds = {path: _kind(path) for path in self._looked_up} | self._kinds
 
