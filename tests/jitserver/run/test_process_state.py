@@ -7,6 +7,8 @@ import textwrap
 
 import pytest
 
+from jitserver.run.process_state import ProcessState
+
 CHANGES = {
     "import sys; sys.stdout = open('/dev/null', 'w')": "the standard streams",
     "import sys; sys.stdin.reconfigure(errors='ignore')": "the standard streams",
@@ -176,3 +178,12 @@ def test_a_change_is_found(source: str, changes: dict[str, list[str]]) -> None:
 @pytest.mark.parametrize("source", OWN)
 def test_state_of_its_own_is_no_change(source: str, changes: dict[str, list[str]]) -> None:
     assert changes[source] == []
+
+
+@pytest.mark.core
+def test_names_that_are_not_bound_again_are_copied_once() -> None:
+    before, module = ProcessState(), sys.modules[__name__]
+    assert ProcessState()._modules["json"] is before._modules["json"]
+    assert ProcessState()._classes[json.JSONDecoder] is before._classes[json.JSONDecoder]
+    vars(module)["bound_now"] = print
+    assert ProcessState()._modules[__name__] is not before._modules[__name__]
