@@ -59,7 +59,7 @@ class Bench:
     """Copies of the packages in a folder, and what plain JAX gives for some programs."""
 
     def __init__(self, folder: Path, programs: Sequence[str]) -> None:
-        self.programs = list(programs)
+        self.programs = self._tried_programs = list(programs)
         self._folder = folder
         self._home = folder / "home"
         self._watchers: dict[str, Path] = {}
@@ -87,9 +87,10 @@ class Bench:
         self._called = set(calls.read_text().splitlines())
         return found
 
-    def try_out(self, mutant: Mutant | None = None, sides: str = "both") -> Verdict:
-        """Plant a bug, or none, and judge what two processes then get."""
+    def try_out(self, mutant: Mutant | None = None, sides: str = "both", of: slice = slice(None)) -> Verdict:
+        """Plant a bug, or none, and judge what two processes then get of the programs, or of some of them."""
         begun = time.monotonic()
+        self._tried_programs = self.programs[of]
         with self._planted(mutant, SIDES[sides]):
             if mutant is not None and "client" in SIDES[sides] and not self._imports(mutant):
                 return Verdict("unimportable", seconds=time.monotonic() - begun)
@@ -122,7 +123,7 @@ class Bench:
         return Verdict(worst, warm, problems)
 
     def _problems(self, found: Outcomes, end: str) -> Iterator[dict[str, Any]]:
-        for name in self.programs:
+        for name in self._tried_programs:
             if name in found:
                 if not self._is_right(name, found[name]):
                     expected, got = _compared(self.plain[name]), _compared(found[name])
@@ -187,7 +188,7 @@ class Bench:
         with tempfile.TemporaryFile() as output:
             try:
                 done = subprocess.run(
-                    [sys.executable, "-P", _WORKER, how, str(lines), *self.programs],
+                    [sys.executable, "-P", _WORKER, how, str(lines), *self._tried_programs],
                     env={**self._environment("client"), **environment},
                     stdin=subprocess.DEVNULL,
                     stdout=output,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ...sampled import sampled
 from .programs import PLAIN_PYTHON, WITH_JAX, python
 
 CORE = {"arguments", "error", "error_in_package", "interrupted"}
@@ -17,7 +18,11 @@ def jitclient(flags: Sequence[str], program: Sequence[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.core if name in CORE else pytest.mark.slow) for name in PLAIN_PYTHON]
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.core) for name in PLAIN_PYTHON if name in CORE),
+        *sampled([name for name in PLAIN_PYTHON if name not in CORE], 3, first=2),
+    ],
 )
 def test_a_program_does_what_it_does_under_python(name: str, tmp_path: Path) -> None:
     program = PLAIN_PYTHON[name]
@@ -26,8 +31,7 @@ def test_a_program_does_what_it_does_under_python(name: str, tmp_path: Path) -> 
     assert program.run(tmp_path, jitclient) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", WITH_JAX)
+@pytest.mark.parametrize("name", sampled(list(WITH_JAX), 2, first=1))
 def test_a_program_with_jax_does_what_it_does_under_python(name: str, daemon: str, tmp_path: Path) -> None:
     program = WITH_JAX[name]
     program.write(tmp_path)

@@ -25,6 +25,8 @@ import pytest
 
 import jitclient
 
+from ...sampled import sampled
+
 pytestmark = pytest.mark.usefixtures("daemon")
 
 ARRAYS: dict[str, Callable[[], Any]] = {
@@ -414,10 +416,8 @@ def differing(rows: Iterable[str], names: Mapping[str, Any], array: Any) -> dict
     return {row: both for row, both in outcomes.items() if both[0] != both[1]}
 
 
-QUICK = {("printing", "matrix"), ("types", "matrix"), ("python", "integer"), ("encoders", "matrix")}
-CASES = [
-    pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow) for case in itertools.product(TABLES, ARRAYS)
-]
+QUICK = [("printing", "matrix"), ("types", "matrix"), ("python", "integer"), ("encoders", "matrix")]
+CASES = [*QUICK, *sampled([case for case in itertools.product(TABLES, ARRAYS) if case not in QUICK], 4)]
 
 
 @pytest.mark.parametrize(("library", "name"), CASES)

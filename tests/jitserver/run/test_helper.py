@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ...sampled import sampled
 from .conftest import LOADED, SECONDS, content, install, learn, learnt, unfit
 
 
@@ -166,8 +167,7 @@ MISBEHAVED = {
 """Imports, and why they are left to the runs. `test_process_state.py` has all kinds of state."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("source", MISBEHAVED)
+@pytest.mark.parametrize("source", sampled(list(MISBEHAVED), 2))
 def test_it_leaves_alone_what_only_a_run_may_do(source: str, cold: Any, site: Path, until: Any) -> None:
     names = ["jax"] if "jax" in source else []
     install(site, "misbehaved", source)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ...sampled import sampled
 from .conftest import SECONDS, install, learn
 
 SHOWN = """
@@ -386,8 +387,7 @@ def learnt(warm: Any, until: Any) -> Any:
     return warm
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", sampled(list(PROGRAMS), 3))
 def test_imports_are_what_they_are_under_python(name: str, learnt: Any) -> None:
     source, package = PROGRAMS[name]
     source = textwrap.dedent(source)

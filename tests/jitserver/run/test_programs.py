@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ...jitclient.api.programs import PLAIN_PYTHON, WITH_JAX, python
+from ...sampled import sampled
 
 ENDS = ("exit", "interrupt", "terminated", "killed", "aborted", "fail", "error", "last_error", "debugger")
 STARTS = ("arguments", "globals", "path", "relative", "absolute", "link", "safe", "flags", "settings", "environment")
@@ -21,14 +22,16 @@ and exits. All else is the code of `python -m jitclient`, under which all rows r
 CORE = {"arguments", "error", "error_in_package", "interrupted"}
 """Rows that run with the core, since they cover most."""
 
-ROWS = [pytest.param(name, marks=pytest.mark.core if name in CORE else pytest.mark.slow) for name in PLAIN_PYTHON]
+IN_CORE = [pytest.param(name, marks=pytest.mark.core) for name in PLAIN_PYTHON if name in CORE]
+OTHERS = [name for name in PLAIN_PYTHON if name not in CORE]
+OF_OWN_PROCESS = [name for name in OTHERS if name.startswith(OWN_PROCESS)]
 
 
 def jitserver(flags: Sequence[str], program: Sequence[str]) -> list[str]:
     return [sys.executable, *flags, "-m", "jitserver", "run", *program]
 
 
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", [*IN_CORE, *sampled(OTHERS, 3)])
 def test_in_a_child_of_a_helper(name: str, warm: Any, tmp_path: Path) -> None:
     program = PLAIN_PYTHON[name]
     program.write(tmp_path)
@@ -36,7 +39,10 @@ def test_in_a_child_of_a_helper(name: str, warm: Any, tmp_path: Path) -> None:
     assert program.run(tmp_path, jitserver, warm.variables) == expected
 
 
-@pytest.mark.parametrize("name", [row for row in ROWS if str(row.values[0]).startswith(OWN_PROCESS)])
+@pytest.mark.parametrize(
+    "name",
+    [*(row for row in IN_CORE if str(row.values[0]).startswith(OWN_PROCESS)), *sampled(OF_OWN_PROCESS, 3, first=1)],
+)
 def test_in_a_process_of_its_own(name: str, tmp_path: Path, cold: Any) -> None:
     program = PLAIN_PYTHON[name]
     program.write(tmp_path)
@@ -44,8 +50,7 @@ def test_in_a_process_of_its_own(name: str, tmp_path: Path, cold: Any) -> None:
     assert program.run(tmp_path, jitserver, cold.variables) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", WITH_JAX)
+@pytest.mark.parametrize("name", sampled(list(WITH_JAX), 2))
 def test_with_jax(name: str, warm: Any, daemon: str, tmp_path: Path) -> None:
     program = WITH_JAX[name]
     program.write(tmp_path)
