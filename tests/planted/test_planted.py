@@ -157,7 +157,7 @@ def test_what_a_report_has_is_not_done_again(tmp_path: Path) -> None:
 
 
 BUGS = 8
-"""Planted bugs, each of which another eighth of the programs meets. `python -m tests.planted` has 240, and all programs."""
+"""Planted bugs, each met by another eighth of the programs. `python -m tests.planted` has 240, and all programs."""
 
 
 @pytest.fixture(scope="module")
