@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from jitclient.api.keeping import kept as kept
     from jitclient.api.pool import Pool as Pool
     from jitclient.api.pool import pool as pool
+    from jitclient.api.pool_setup import dask_plugin as dask_plugin
+    from jitclient.api.pool_setup import worker_setup as worker_setup
     from jitclient.api.switch import install as install
     from jitclient.api.switch import uninstall as uninstall
     from jitclient.api.transfer import block_until_ready as block_until_ready
@@ -62,6 +64,7 @@ _HOMES = {
     "Pool": "api.pool",
     "block_until_ready": "api.transfer",
     "connect": "session.process",
+    "dask_plugin": "api.pool_setup",
     "device_get": "api.transfer",
     "device_put": "api.transfer",
     "devices": "api.devices",
@@ -73,6 +76,7 @@ _HOMES = {
     "kept": "api.keeping",
     "pool": "api.pool",
     "uninstall": "api.switch",
+    "worker_setup": "api.pool_setup",
 }
 
 _FOR_LIBRARIES = {"eqx": "eqx", "nnx": "nnx"}

@@ -70,7 +70,7 @@ class DaemonHangs(DaemonUnavailable):
 
 
 class HostUnreachable(DaemonUnavailable):
-    """Failure of ssh or Ray to reach a machine now; a later attempt may succeed. The message quotes them."""
+    """Failure of ssh, Dask or Ray to reach a machine now; a later attempt may succeed. The message quotes them."""
 
 
 class DaemonLost(DaemonError):  # noqa: N818

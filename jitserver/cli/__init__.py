@@ -14,7 +14,6 @@ from jitserver.cli.remote_commands import COMMAND_LINE, address_option, with_add
 _COMMANDS = {
     "arrays": "arrays",
     "cache": "cache",
-    "cluster": "cluster",
     "connect-stdio": "connect_stdio",
     "demo": "demo",
     "doctor": "doctor",

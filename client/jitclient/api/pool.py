@@ -1,43 +1,43 @@
 """Function `pool`: runs functions on the machines that a list of addresses names, as `concurrent.futures` does."""
 
 import atexit
+import collections
 import contextlib
-import functools
 import itertools
 import os
-import sys
+import re
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import CancelledError, Executor, Future, InvalidStateError
 from typing import Any, TypeVar
 
-from jitclient.api import keeping, switch
+from jitclient.api import keeping
 from jitclient.api.pool_keeping import Kept
-from jitclient.core.notices import print_notice
+from jitclient.api.pool_setup import setup_of_program
+from jitclient.core.clock import monotonic
 from jitclient.core.settings import settings
-from jitclient.core.threads import Thread
-from jitclient.core.tracebacks import api_boundary
-from jitclient.errors import Incompatible
-from jitclient.jaxside import context, jax_settings
-from jitclient.pools import pickling
-from jitclient.pools.hosts import Host, hosts_of
+from jitclient.core.tracebacks import api_boundary, hide_machinery
+from jitclient.errors import SettingsError
+from jitclient.pools import on_dask, on_ray, tasks
+from jitclient.pools.engine import Engine, Prepare
 from jitclient.pools.progress import bar
-from jitclient.pools.results import FutureSink, MapSink
-from jitclient.pools.schedule import Job, Schedule
-from jitclient.pools.slot import Context, Slot
 from jitclient.session import process
 from jitclient.wire.address import remote
 
 _T = TypeVar("_T")
 
-# A named array is looked up as soon as the worker begins the call.
-_NAME_SECONDS = 300.0
-_KILL_SECONDS = 5.0
+_LOCAL = re.compile(r"local:(\d+)")
+_SLURM = "slurm"
+_FORMS = (
+    "local:N, ssh://[user@]host[:port][/path/to/environment], slurm, ray, ray://head:port, tcp://scheduler:port, or a "
+    "client of Dask"
+)
 
 
 @api_boundary
 def pool(
-    addresses: str | Sequence[str],
+    addresses: Any,
     /,
     *,
     workers: int = 1,
@@ -47,35 +47,87 @@ def pool(
     initargs: tuple[Any, ...] = (),
     **options: Any,
 ) -> "Pool":
-    """Return an executor that runs functions on hosts, in worker processes beside the daemon of each host.
+    """Return an executor that runs functions on hosts, in worker processes of Dask or Ray beside the host's daemon.
 
     Args:
-        addresses: `local:N` for N workers on this machine, `ssh://[user@]host[:port][/path/to/environment]`, `slurm`,
-            `ray://head:port` or `ray`, the Ray cluster of this machine or program, or a sequence of such addresses.
+        addresses: `local:N` for N workers on this machine, `ssh://[user@]host[:port][/path/to/environment]`, or a
+            sequence of these; `slurm`; `ray://head:port` or `ray`, the Ray cluster of this machine or program;
+            `tcp://scheduler:port` or a `distributed.Client`, a Dask cluster that exists.
         workers: workers on each machine of ssh, for each node of SLURM, or on each host of a Ray cluster.
-        retries: how often a task runs again whose worker died.
-        timeout: seconds without a sign of life after which a worker or host counts as lost; overrides
-            JITSERVER_TIMEOUT.
+        retries: how often a task runs again whose worker died. A Dask cluster that exists has a setting for it.
+        timeout: seconds without a sign of life after which a worker counts as lost, and without any worker after which
+            a task fails; overrides JITSERVER_TIMEOUT.
         initializer: called with `initargs` in each worker before its first task.
         initargs: arguments of the initializer.
-        **options: for `slurm`: `nodes`, the number of nodes, and any option of srun, such as `gres="gpu:1"`. For Ray:
+        **options: for `slurm`: `nodes`, the number of nodes, and any option of sbatch, such as `gres="gpu:1"`. For Ray:
             `gpus`, the number of accelerators of each host, and `hosts`, their number (default: all).
 
     Returns:
-        A `Pool`, once its workers have started, apart from those that wait in SLURM's queue. A host that cannot be
-        reached is tried again later.
+        A `Pool`, once a worker has started, or is in SLURM's queue.
 
     Raises:
-        SettingsError: an address is invalid, or a Ray cluster has too few nodes.
+        SettingsError: an address is invalid, or its engine is not installed.
         TypeError: the options are not those of the address.
-        Incompatible: a host has other versions of Python, Ray, jax or jitserver; the message names the host.
+        Incompatible: a host has other versions of Python, jax or jitserver; the message names the host.
         HostUnreachable, DaemonUnavailable, WorkerLost: no host has a worker; the message says why.
+        Exception: the initializer raised it.
 
     Example:
         >>> with jitclient.pool(["ssh://a/~/jit", "ssh://b/~/jit"]) as pool:
         ...     losses = list(pool.map(train, rates))
     """
-    return Pool(addresses, workers, retries, timeout, initializer, initargs, options)
+    if workers < 1 or retries < 0:
+        raise ValueError(f"pool: workers must be at least 1 and retries at least 0; got {workers} and {retries}")
+    seconds = settings().timeout if timeout is None else timeout
+    prepare = setup_of_program(initializer, initargs)
+    return Pool(_engine(addresses, workers, retries, seconds, options, prepare))
+
+
+def _engine(
+    addresses: Any, workers: int, retries: int, seconds: float, options: Mapping[str, Any], prepare: Prepare
+) -> Engine:
+    named = list(addresses) if isinstance(addresses, (list, tuple)) else [addresses]
+    first = named[0] if len(named) == 1 else None
+    if first == _SLURM:
+        of_sbatch = {name: value for name, value in options.items() if name != "nodes"}
+        return on_dask.under_slurm(options.get("nodes", 1), workers, retries, seconds, of_sbatch, prepare)
+    if isinstance(first, str) and (first in ("ray", "auto") or first.startswith("ray://")):
+        if unknown := options.keys() - {"gpus", "hosts"}:
+            raise TypeError(f"pool: {', '.join(unknown)}: the options of Ray are gpus and hosts")
+        gpus, hosts = options.get("gpus", 0), options.get("hosts")
+        return on_ray.OnRay(first, gpus, hosts, workers, retries, seconds, prepare)
+    if options:
+        raise TypeError(f"pool: {', '.join(options)}: only slurm and Ray have options, and need a pool of their own")
+    if isinstance(first, str) and re.match(r"(tcp|tls)://.+:\d+$", first):
+        return on_dask.on_existing(first, prepare)
+    if first is not None and not isinstance(first, str):
+        return on_dask.on_existing(first, prepare)
+    places = [place for address in named for place in _places(address, workers)]
+    if not places:
+        raise SettingsError(f"pool: no host is named. Pass {_FORMS}")
+    # The name of a host with several workers has a number.
+    names: dict[str, Iterator[int]] = {place.name: itertools.count(1) for place in places}
+    counts = collections.Counter(place.name for place in places)
+    labelled = [
+        place if counts[place.name] == 1 else place._replace(name=f"{place.name} {next(names[place.name])}")
+        for place in places
+    ]
+    return on_dask.on_places(labelled, _daemon_of_this_program(), retries, seconds, prepare)
+
+
+def _places(address: Any, workers: int) -> list[on_dask.Place]:
+    if isinstance(address, str) and (local := _LOCAL.fullmatch(address)) and int(local[1]):
+        return [on_dask.Place("local", None)] * int(local[1])
+    if isinstance(address, str) and (found := remote(address)) is not None:
+        return [on_dask.Place(found.host, found)] * workers
+    raise SettingsError(f"pool: host {address!r}: expected {_FORMS}")
+
+
+def _daemon_of_this_program() -> str:
+    """Return the address of the daemon; empty for the user's own."""
+    address = (settings() if process.current is None else process.current.settings).address or ""
+    found = remote(address)
+    return address if found is None else str(found)
 
 
 class Pool(Executor):
@@ -84,55 +136,21 @@ class Pool(Executor):
     The futures of `submit` work with `concurrent.futures.wait` and `as_completed`. An exception of a task is raised
     with the worker's traceback as its cause. Leaving a `with` block by an exception cancels the tasks that wait; by
     Ctrl-C, those that run as well.
+
+    Attributes:
+        client: the engine's own object: a `distributed.Client` with its dashboard, or the module `ray`.
     """
 
-    def __init__(
-        self,
-        addresses: str | Sequence[str],
-        workers: int,
-        retries: int,
-        timeout: float | None,
-        initializer: Callable[..., object] | None,
-        initargs: tuple[Any, ...],
-        options: Mapping[str, Any],
-    ) -> None:
-        if workers < 1 or retries < 0:
-            raise ValueError(f"pool: workers must be at least 1 and retries at least 0; got {workers} and {retries}")
-        places = hosts_of(addresses, workers, _daemon_of_this_program(), options)
-        self._schedule = Schedule([place.name for place in places], retries)
-        prepare = functools.partial(_prepare, _jax_settings(), _installed(), initializer, initargs)
-        shared = Context(
-            self._schedule,
-            settings().timeout if timeout is None else timeout,
-            getattr(sys.modules["__main__"], "__file__", None) or "",
-            pickling.dumps(prepare),
-            _placed,
-        )
-        self._slots = [
-            Slot(number, place, label, shared)
-            for number, (place, label) in enumerate(zip(places, _labels(places), strict=True))
-        ]
+    def __init__(self, engine: Engine) -> None:
+        self.client = engine.client
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._futures: set[Future[Any]] = set()
         # Also at the exit of the program: tasks that were submitted finish, as in other executors.
-        self._end = weakref.finalize(self, _shut_down, self._schedule, self._slots, os.getpid())
-        # Before the hooks of packages that the hosts need: Ray's would close its connection first.
+        self._end = weakref.finalize(self, _shut_down, engine, self._futures, os.getpid())
+        # Before the hooks of the engines, which close their connections.
         atexit.register(self._end)
-        self._start([number for number, place in enumerate(places) if not place.has_queue])
-
-    def _start(self, soon: Sequence[int]) -> None:
-        """Start the workers; wait for those whose hosts start them at once."""
-        try:
-            for slot in self._slots:
-                slot.thread.start()
-            failures = self._schedule.wait_until_started(soon)
-        except BaseException:
-            self._kill()
-            raise
-        wrong = [error for error in failures if isinstance(error, Incompatible)]
-        if wrong or len(failures) == len(self._slots):
-            self._kill()
-            raise (wrong or failures)[0]
-        for error in failures:
-            print_notice(f"pool: a worker cannot be started; trying further ({error})")
 
     @api_boundary
     def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> "Future[_T]":
@@ -145,9 +163,26 @@ class Pool(Executor):
         Example:
             >>> pool.submit(train, 0.1).result()
         """
-        sink = FutureSink()
-        self._schedule.add(Job(_name(fn), pickling.dumps(fn), sink, holds=(fn, args, kwargs)), {0: _call(args, kwargs)})
-        return sink.future
+        found: Future[_T] = Future()
+        theirs = self._submit(_name(fn), tasks.dumps(fn), [[tasks.dumps((args, kwargs))]])[0]
+
+        def cancel(future: "Future[_T]") -> None:
+            if future.cancelled():
+                theirs.cancel()
+
+        def settle(done: "Future[list[tasks.Outcome]]") -> None:
+            if done.cancelled():
+                found.cancel()
+            if not found.set_running_or_notify_cancel():
+                return
+            try:
+                found.set_result(tasks.result_of(done.result()[0]))
+            except BaseException as error:
+                found.set_exception(error)
+
+        found.add_done_callback(cancel)
+        theirs.add_done_callback(settle)
+        return found
 
     @api_boundary
     def map(
@@ -155,7 +190,7 @@ class Pool(Executor):
         fn: Callable[..., _T],
         *iterables: Iterable[Any],
         timeout: float | None = None,
-        chunksize: int | None = None,
+        chunksize: int = 1,
         buffersize: int | None = None,
     ) -> Iterator[_T]:
         """Return an iterator over `fn(*args)` for the arguments that the iterables give, in their order.
@@ -166,7 +201,8 @@ class Pool(Executor):
             fn: the function.
             *iterables: its arguments; read to the end at once, unless `buffersize` is given.
             timeout: seconds from this call within which each value must be there.
-            chunksize: number of calls to send to a worker together; None: one, or as many as take a tenth of a second.
+            chunksize: number of calls to send to a worker together, which saves time if each takes less than some
+                milliseconds. They are tried again together, too.
             buffersize: maximum number of calls whose values were not taken yet; None: no limit.
 
         Raises:
@@ -180,14 +216,16 @@ class Pool(Executor):
         for name, value in (("chunksize", chunksize), ("buffersize", buffersize)):
             if value is not None and value < 1:
                 raise ValueError(f"map: {name} must be at least 1; got {value}")
-        given: Iterator[tuple[Any, ...]] = zip(*iterables, strict=False)
-        arguments = given if buffersize is not None else list(given)
+        name, function = _name(fn), tasks.dumps(fn)
+        given = zip(*iterables, strict=False)
+        arguments: Iterable[tuple[Any, ...]] = list(given) if buffersize is None else given
         total = len(arguments) if isinstance(arguments, list) else None
-        feed = _Arguments(iter(arguments), buffersize)
-        sink = MapSink(timeout)
-        job = Job(_name(fn), pickling.dumps(fn), sink, chunksize, holds=fn)
-        feed.add(self._schedule, job, 0)
-        return sink.values(lambda taken: feed.add(self._schedule, job, taken), lambda: bar(job.name, total))
+        calls = (tasks.dumps((each, {})) for each in arguments)
+        chunks = iter(lambda: list(itertools.islice(calls, chunksize)), [])
+        room = None if buffersize is None else -(-buffersize // chunksize)
+        waiting = collections.deque(self._submit(name, function, list(itertools.islice(chunks, room))))
+        more = (self._submit(name, function, [chunk])[0] for chunk in chunks)
+        return _values(waiting, more, None if timeout is None else monotonic() + timeout, lambda: bar(name, total))
 
     @api_boundary
     def keep(
@@ -218,148 +256,84 @@ class Pool(Executor):
             wait: whether to wait for that.
             cancel_futures: whether to cancel the tasks that no worker has begun.
         """
-        for job, index in self._schedule.close(cancel_futures):
-            job.sink.cancel(index)
+        with self._lock:
+            self._is_closed = True
+            futures = list(self._futures)
+        if cancel_futures:
+            self._engine.note_begun()
+            for future in futures:
+                future.cancel()
         if wait:
             self._end()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
         if error is not None and not isinstance(error, Exception):
-            self._kill()
+            self._end.detach()
+            self.shutdown(wait=False)
+            left = list(self._futures)
+            self._engine.close()
+            for future in left:
+                # One that runs cannot be cancelled.
+                if not future.cancel() and not future.done():
+                    with contextlib.suppress(InvalidStateError):
+                        future.set_exception(CancelledError())
         else:
             self.shutdown(wait=True, cancel_futures=error is not None)
 
-    def _kill(self) -> None:
-        """End the workers and what they run now."""
-        self._end.detach()
-        for job, index in self._schedule.close(cancel=True):
-            job.sink.cancel(index)
-        # At once, since a host that is cut off takes seconds.
-        for slot in self._slots:
-            with contextlib.suppress(RuntimeError):  # no thread is available
-                Thread(slot.kill, "pool: end of a worker").start()
-        for slot in self._slots:
-            slot.thread.join(_KILL_SECONDS)
-        # Tasks that ran have lost their workers.
-        for job, index in self._schedule.close(cancel=True):
-            job.sink.cancel(index)
+    def _submit(
+        self, name: str, function: bytes, chunks: Sequence[Sequence[bytes]]
+    ) -> "list[Future[list[tasks.Outcome]]]":
+        with self._lock:
+            if self._is_closed:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            found = self._engine.submit(name, function, chunks)
+            self._futures.update(found)
+        for future in found:
+            future.add_done_callback(self._futures.discard)
+        return found
 
 
-def _shut_down(schedule: Schedule, slots: Sequence[Slot], owner: int) -> None:
-    """Wait until all tasks have finished and the workers have exited."""
-    if os.getpid() != owner:  # a forked child, in which no thread of the pool runs
+def _values(
+    waiting: "collections.deque[Future[list[tasks.Outcome]]]",
+    more: "Iterator[Future[list[tasks.Outcome]]]",
+    deadline: float | None,
+    new_bar: Callable[[], Any],
+) -> Iterator[Any]:
+    """Yield the values of futures in their order, and submit one more for each whose values were taken."""
+    shown = new_bar()
+    count = 0
+    try:
+        while waiting:
+            future = waiting.popleft()
+            try:
+                outcomes = future.result(None if deadline is None else max(deadline - monotonic(), 0))
+            finally:
+                future.cancel()  # changes nothing but for one that is not there in time
+            for outcome in outcomes:
+                count += 1
+                shown.show(count)
+                yield tasks.result_of(outcome)
+            waiting.extend(itertools.islice(more, 1))
+    except BaseException as error:
+        hide_machinery(error)
+        raise
+    finally:
+        shown.close()
+        for future in waiting:
+            future.cancel()
+
+
+def _shut_down(engine: Engine, futures: "set[Future[Any]]", owner: int) -> None:
+    """Wait until all tasks have finished, and end the workers."""
+    if os.getpid() != owner:  # a forked child, in which no thread of the engine runs
         return
-    schedule.close(cancel=False)
-    schedule.wait_until_over()
-    for slot in slots:
-        slot.kill(unless_started=True)
-    for slot in slots:
-        slot.thread.join()
-
-
-class _Arguments:
-    """Arguments of a map, added to the schedule all at once, or as values are taken.
-
-    Args:
-        arguments: the arguments of each call.
-        room: maximum number of calls whose values were not taken; None: no limit.
-    """
-
-    def __init__(self, arguments: Iterator[tuple[Any, ...]], room: int | None) -> None:
-        self._arguments, self._room = arguments, room
-        self._count = 0
-        self._is_read = False
-
-    def add(self, schedule: Schedule, job: Job, taken: int) -> tuple[int, bool]:
-        """Add the calls for which there is room; return the number of all calls added, and whether these are all.
-
-        Args:
-            schedule: where to add them.
-            job: the job of the map.
-            taken: number of values taken.
-        """
-        if self._is_read:
-            return self._count, True
-        wanted = None if self._room is None else self._room + taken - self._count
-        some: list[Any] = list(itertools.islice(self._arguments, wanted))
-        self._is_read = wanted is None or len(some) < wanted
-        # Most maps are over numbers, and a look at each of them by itself takes longer than to send them.
-        if not pickling.PLAIN.issuperset(map(type, itertools.chain.from_iterable(some))):
-            some = [_call(args, {}) for args in some]
-        if some:
-            schedule.add(job, dict(enumerate(some, self._count)))
-        self._count += len(some)
-        return self._count, self._is_read
-
-
-# ---- in a worker
-
-
-def _prepare(
-    jax_variables: dict[str, str],
-    installed: Sequence[Sequence[str]],
-    initializer: Callable[..., object] | None,
-    initargs: tuple[Any, ...],
-) -> None:
-    """Prepare a worker: with the settings of JAX and the `install` of the driver, and the user's initializer."""
-    os.environ.update(jax_variables)
-    for packages in installed:
-        switch.install(packages)
-    if initializer is not None:
-        initializer(*initargs)
-
-
-class _Named:
-    """Array under a name on the daemon that driver and worker share."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __reduce__(self) -> Any:
-        return keeping.kept, (self._name,)
-
-
-# ---- in the driver
-
-
-def _placed(host: Host, array: Any) -> Any:
-    """Return the stand-in for an array of a daemon in the arguments of a call: its name there, or itself as a value."""
-    if host.daemon != _daemon_of_this_program() or not array.is_at(process.session()):
-        return array
-    name = f"pool {os.getpid()} {id(array):x}"
-    return _Named(name) if pickling.is_array(keeping.keep(name, array, ttl=_NAME_SECONDS)) else array
-
-
-def _daemon_of_this_program() -> str:
-    """Return the address of the daemon; empty for the user's own."""
-    address = (settings() if process.current is None else process.current.settings).address or ""
-    found = remote(address)
-    return address if found is None else str(found)
-
-
-def _call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    return args if not kwargs and pickling.is_plain(args) else pickling.snapshot((args, kwargs))
+    for future in list(futures):
+        try:
+            future.exception()
+        except CancelledError:
+            pass
+    engine.close()
 
 
 def _name(fn: Any) -> str:
     return str(getattr(fn, "__qualname__", type(fn).__qualname__)).rpartition("<locals>.")[2]
-
-
-def _labels(places: Sequence[Host]) -> list[str]:
-    """Return a label for each worker: the name of its host, with a number if the host has several."""
-    names = [place.name for place in places]
-    numbers: dict[str, Iterator[int]] = {name: itertools.count(1) for name in names}
-    return [name if names.count(name) == 1 else f"{name} {next(numbers[name])}" for name in names]
-
-
-def _installed() -> list[list[str]]:
-    return [sorted(one.packages) for one in switch.in_force()]
-
-
-def _jax_settings() -> dict[str, str]:
-    """Return the settings of JAX that differ from its defaults and travel with calls, as environment variables."""
-    return {
-        name.upper(): str(value)
-        for name, value in context.current()
-        if name in jax_settings.CARRIED and isinstance(value, (bool, str))
-    }

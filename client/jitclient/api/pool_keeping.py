@@ -9,7 +9,7 @@ from jitclient.core.digests import digest
 from jitclient.core.directories import runtime_directory
 from jitclient.core.file_lock import lock, open_lock
 from jitclient.errors import JitserverError
-from jitclient.pools import pickling
+from jitclient.pools import tasks
 from jitclient.session import process
 
 _MAX_LOADER_BYTES = 1 << 20
@@ -21,7 +21,7 @@ class Kept:
     def __init__(self, name: str, load: Callable[[], Any], deps: tuple[Any, ...] | None, ttl: float | None) -> None:
         if not callable(load):
             raise TypeError(f"pool.keep({name!r}): pass a function that returns the data, and not {load!r:.60}")
-        self._name, self._load = name, pickling.dumps(load)
+        self._name, self._load = name, tasks.dumps(load)
         if len(self._load) > _MAX_LOADER_BYTES:
             raise ValueError(
                 f"pool.keep({name!r}): the function holds {len(self._load) >> 20} MiB, which each task would carry. "
@@ -49,7 +49,7 @@ def _on_host(name: str, load: bytes, deps: Any, ttl: float | None) -> Any:
     at, tree = _found.get(key, (None, None))
     if at != (here, here.generation):
         with _only_one(name):
-            tree = keeping.keep(name, pickling.loads(load), deps=deps, ttl=ttl)
+            tree = keeping.keep(name, tasks.loads(load), deps=deps, ttl=ttl)
         _found[key] = (here, here.generation), tree
     return tree
 

@@ -1,7 +1,9 @@
-"""Versions that driver and workers must share, because pickles depend on them."""
+"""Versions that program and workers must share, because pickles depend on them."""
 
 import functools
 import platform
+import socket
+import sys
 from collections.abc import Mapping
 from importlib import metadata
 
@@ -23,14 +25,12 @@ def installed() -> Mapping[str, str]:
     return found
 
 
-def check(here: Mapping[str, str], there: Mapping[str, str], where: str, repair: str) -> None:
-    """Compare the versions of the driver with those of a worker. A package that one side lacks does not matter.
+def check(here: Mapping[str, str], there: Mapping[str, str]) -> None:
+    """Compare the versions of the program with those of this worker. A package that one side lacks does not matter.
 
     Args:
-        here: versions of the driver.
-        there: versions of the worker.
-        where: the worker's host.
-        repair: command of pip there.
+        here: versions of the program.
+        there: versions of the worker, which is this process.
 
     Raises:
         Incompatible: a version differs; the message names host and versions, and the remedy.
@@ -43,6 +43,6 @@ def check(here: Mapping[str, str], there: Mapping[str, str], where: str, repair:
     remedy = (
         f"Make an environment with Python {here['Python']} there, and name it in the address"
         if "Python" in differ
-        else f"Run `{repair} {wanted}`"
+        else f"Run `{sys.executable} -m pip install {wanted}` there"
     )
-    raise Incompatible(f"pool: {where} has different versions: {differences}. {remedy}.")
+    raise Incompatible(f"pool: {socket.gethostname()} has different versions: {differences}. {remedy}.")

@@ -16,6 +16,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from typing import IO, Any, Self
 
 from jitclient.core.clock import monotonic
@@ -30,13 +31,11 @@ _CONNECT_SECONDS = 15
 _PATIENCE_SECONDS = 180.0
 _END_SECONDS = 2.0
 _KEEPALIVE = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
-_OPTIONS = (
-    *("-o", f"ConnectTimeout={_CONNECT_SECONDS}"),
-    *_KEEPALIVE,
-    # Another connection may already have the forwarded ports.
-    *("-o", "ClearAllForwardings=yes"),
-    *("-o", "RemoteCommand=none"),
-)
+_OPTIONS = ("-o", f"ConnectTimeout={_CONNECT_SECONDS}", *_KEEPALIVE, "-o", "RemoteCommand=none")
+# Another connection may already have the ports that the user's configuration forwards.
+_WITHOUT_PORTS = ("-o", "ClearAllForwardings=yes")
+# A shared connection would keep the forwarded ports.
+_OWN_CONNECTION = ("-o", "ControlMaster=no", "-o", "ControlPath=none")
 # Ctrl-C would kill ssh, and with it the connection.
 _WITHOUT_CTRL_C = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
 
@@ -88,8 +87,14 @@ class SshAddress:
         """Return the path of a program of the remote environment for its shell, which starts in the home directory."""
         return f"{self.environment.removeprefix('~/')}/bin/{name}" if self.environment else name
 
-    def command(self, program: str, *arguments: str, terminal: bool = False) -> list[str]:
+    def command(self, program: str, *arguments: str, terminal: bool = False, forward: Sequence[str] = ()) -> list[str]:
         """Return the command line that runs a program of the remote environment.
+
+        Args:
+            program: name of the program.
+            *arguments: its arguments.
+            terminal: whether it gets a terminal.
+            forward: options of ssh that forward ports.
 
         Raises:
             DaemonUnavailable: this machine has no ssh.
@@ -108,19 +113,20 @@ class SshAddress:
             "-t" if terminal else "-T",
             *batch_mode,
             *_OPTIONS,
+            *((*_OWN_CONNECTION, *forward) if forward else _WITHOUT_PORTS),
             *target_options,
             "--",
             self.host,
             remote_command,
         ]
 
-    def background_command(self, program: str, *arguments: str) -> list[str]:
+    def background_command(self, program: str, *arguments: str, forward: Sequence[str] = ()) -> list[str]:
         """Return the command line that runs a program beside this one: Ctrl-C does not end it.
 
         Raises:
             DaemonUnavailable: this machine has no ssh.
         """
-        return [*_WITHOUT_CTRL_C, *self.command(program, *arguments)]
+        return [*_WITHOUT_CTRL_C, *self.command(program, *arguments, forward=forward)]
 
     def shown(self, program: str, *arguments: str) -> str:
         """Return the command that runs a program of the remote environment, for people to paste into a shell."""

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -128,24 +127,3 @@ def test_a_machine_that_does_not_answer(new_host: Any, cli: Callable[..., Any]) 
         "running": False,
         "address": far.address,
     }
-
-
-def test_a_cluster_of_two_machines_is_started_shown_and_ended(
-    new_host: Any, cli: Callable[..., Any], short_path: Path
-) -> None:
-    here = f"unix:{short_path}/d.sock"
-    with new_host() as there:
-        env = {"PATH": there.env["PATH"], "JITSERVER_ADDRESS": here}
-
-        def rows(word: str, status: int) -> list[Any]:
-            done = cli("cluster", word, "local", there.address, "--json", env=env)
-            assert done.returncode == status, done.stderr
-            found = json.loads(done.stdout)
-            assert [row["host"] for row in found] == ["local", there.address]
-            return [row.get("address") for row in found if row["running"]]
-
-        try:
-            assert rows("up", 0) == [here, there.socket]
-        finally:
-            rows("down", 0)
-        assert rows("status", 3) == []

@@ -106,6 +106,6 @@ def test_the_tasks_of_a_host_that_goes_away_run_on_the_other(
     # A pool begins without it, unless there is no other.
     with jitclient.pool([one.address, other.address]) as pool:
         assert pool.submit(lambda: os.environ["HOME"]).result() == str(other.folder)
-    assert "a worker cannot be started; trying further (ssh does not reach" in capfd.readouterr().err
+    assert "a worker cannot be started (ssh does not reach" in capfd.readouterr().err
     with pytest.raises(HostUnreachable, match="Connection refused"):
         jitclient.pool(one.address)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from jitclient.api import pool_keeping
-from jitclient.pools import pickling
+from jitclient.pools import tasks
 
 
 def test_data_is_found_once_for_each_life_of_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,7 +19,7 @@ def test_data_is_found_once_for_each_life_of_the_daemon(monkeypatch: pytest.Monk
     monkeypatch.setattr(pool_keeping.process, "session", lambda: session)
     monkeypatch.setattr(pool_keeping.keeping, "keep", keep)
     monkeypatch.setattr(pool_keeping, "_found", {})
-    load = pickling.dumps(lambda: 7)
+    load = tasks.dumps(lambda: 7)
     assert [pool_keeping._on_host("data", load, None, None) for _ in range(3)] == [7, 7, 7]
     assert kept == ["data"]
     session.generation += 1  # the daemon has crashed
