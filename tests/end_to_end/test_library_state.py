@@ -81,3 +81,23 @@ def test_a_class_that_the_trace_registers_is_no_state(own: Any) -> None:
         before = own.counts()
         assert own.run(REGISTERED) == 3.0
         assert found_all(before, own.counts())
+
+
+LATE = """
+    import json, sys, jax.numpy as jnp, numpy as np, jitclient
+
+    @jitclient.jit
+    def quadrature(x):
+        return x * jnp.asarray(np.polynomial.legendre.leggauss(3)[1])
+
+    print(json.dumps([quadrature(jnp.ones(3)).tolist(), "numpy.polynomial" in sys.modules]))
+"""
+
+
+def test_modules_that_a_trace_loads_are_no_change_of_its_function(own: Any) -> None:
+    with own.serving():
+        *values, is_loaded = own.run(LATE)
+        assert is_loaded
+        before = own.counts()
+        assert own.run(LATE) == [*values, False]
+        assert found_all(before, own.counts())

@@ -29,6 +29,7 @@ _T = TypeVar("_T")
 
 _LOCAL = re.compile(r"local:(\d+)")
 _SLURM = "slurm"
+_MAX_CHUNKS = 1000
 _FORMS = (
     "local:N, ssh://[user@]host[:port][/path/to/environment], slurm, ray, ray://head:port, tcp://scheduler:port, or a "
     "client of Dask"
@@ -190,7 +191,7 @@ class Pool(Executor):
         fn: Callable[..., _T],
         *iterables: Iterable[Any],
         timeout: float | None = None,
-        chunksize: int = 1,
+        chunksize: int | None = None,
         buffersize: int | None = None,
     ) -> Iterator[_T]:
         """Return an iterator over `fn(*args)` for the arguments that the iterables give, in their order.
@@ -202,7 +203,7 @@ class Pool(Executor):
             *iterables: its arguments; read to the end at once, unless `buffersize` is given.
             timeout: seconds from this call within which each value must be there.
             chunksize: number of calls to send to a worker together, which saves time if each takes less than some
-                milliseconds. They are tried again together, too.
+                milliseconds; they are tried again together, too. None: one, or a thousandth of more than a thousand.
             buffersize: maximum number of calls whose values were not taken yet; None: no limit.
 
         Raises:
@@ -220,9 +221,10 @@ class Pool(Executor):
         given = zip(*iterables, strict=False)
         arguments: Iterable[tuple[Any, ...]] = list(given) if buffersize is None else given
         total = len(arguments) if isinstance(arguments, list) else None
+        size = chunksize or max(1, (total or 0) // _MAX_CHUNKS)
         calls = (tasks.dumps((each, {})) for each in arguments)
-        chunks = iter(lambda: list(itertools.islice(calls, chunksize)), [])
-        room = None if buffersize is None else -(-buffersize // chunksize)
+        chunks = iter(lambda: list(itertools.islice(calls, size)), [])
+        room = None if buffersize is None else -(-buffersize // size)
         waiting = collections.deque(self._submit(name, function, list(itertools.islice(chunks, room))))
         more = (self._submit(name, function, [chunk])[0] for chunk in chunks)
         return _values(waiting, more, None if timeout is None else monotonic() + timeout, lambda: bar(name, total))
@@ -273,7 +275,7 @@ class Pool(Executor):
             left = list(self._futures)
             self._engine.close()
             for future in left:
-                # One that runs cannot be cancelled.
+                # A future whose task runs cannot be cancelled.
                 if not future.cancel() and not future.done():
                     with contextlib.suppress(InvalidStateError):
                         future.set_exception(CancelledError())

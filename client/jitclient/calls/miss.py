@@ -6,7 +6,8 @@ The steps are functions of other modules, each of which takes the miss: `calls/c
 import contextlib
 import dataclasses
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +23,7 @@ from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.where_to_trace import Decision, Facts, where_to_trace
 from jitclient.capture.budget import Budget
 from jitclient.capture.codec import values
+from jitclient.capture.describe import namespaces
 from jitclient.capture.dump import Capture
 from jitclient.capture.results.reader import CallbackFunctions, RebuiltObjects
 from jitclient.core import events, progress
@@ -75,6 +77,7 @@ class Miss:
         self._budget: Budget | None = None  # of the first capture; later ones are compared with it
         self._extras: tuple[Any, ...] = ()  # of `captured`
         self._expected: frozenset[str] = frozenset()  # names of data that other processes' traces read
+        self._loaded: Collection[str] = ()  # modules that the trace has loaded
         self._seen: tuple[str, Sequence[DeviceInfo]] | None = None
 
     def decide(self, **facts: Any) -> Decision:
@@ -142,12 +145,14 @@ class Miss:
         self._costs.weigh(spent, why, self._costs.clock() - start)
 
     def capture_again(self) -> Capture:
-        """Capture the function with the extras of `captured`, to see changes."""
-        return self._capture(self._extras)
+        """Capture the function with the extras of `captured`, to see changes, but for modules that the trace loaded."""
+        with namespaces.without_modules(self._loaded):
+            return self._capture(self._extras)
 
     def identify_again(self) -> Identity:
         """Identify the program of the function in its state after the trace."""
-        return identify(self.wanted, self._capture)
+        with namespaces.without_modules(self._loaded):
+            return identify(self.wanted, self._capture)
 
     def ref(self, value: Any) -> int | None:
         """Return the position of an object in the capture, or None."""
@@ -166,8 +171,10 @@ class Miss:
         platform, devices = self.backend()
         start = perf_counter()
         key = "" if self.captured is None else self.captured.function_key
+        before = set(sys.modules)
         with events.log.span("trace", wanted.name):
             self.own.run(platform, devices, wanted.order, (key, stamp_of(self.inputs)), self._expected)
+        self._loaded = sys.modules.keys() - before
         self.own.seconds += perf_counter() - start
         if wanted.deps is not None and not wanted.deps.still(self.inputs):
             raise InputsChangedError

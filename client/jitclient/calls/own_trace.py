@@ -116,8 +116,18 @@ class OwnTrace:
             self._depends = depends
             jitted = self._jitted()
             if not self._is_traced(jitted, devices, depends, expected):
+                earlier = self._traced
                 jitted.clear_cache()
-                self._is_traced(jitted, devices, depends, expected)
+                try:
+                    self._is_traced(jitted, devices, depends, expected)
+                except Raised as raised:
+                    import jax
+
+                    if not isinstance(raised.error, jax.errors.UnexpectedTracerError):
+                        raise
+                    # The earlier trace has left a value in what the function reads. JAX would use that trace again.
+                    self._traced = earlier
+                    self.reads = manifest.Reads(unobserved_reason="its trace leaves values in what it reads")
 
     def _is_traced(
         self, jitted: Any, devices: Sequence[DeviceInfo], depends: Hashable, expected: Collection[str]

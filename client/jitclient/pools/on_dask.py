@@ -196,6 +196,7 @@ def on_places(places: Sequence[Place], daemon: str, retries: int, seconds: float
     ends = contextlib.ExitStack()
     try:
         # Other users of these machines reach the loopback interface, too.
+        imported("cryptography", _EXTRA)
         security = distributed.Security.temporary()
         with dask.config.set(_settings(retries, seconds)):
             cluster = distributed.LocalCluster(

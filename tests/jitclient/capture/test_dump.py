@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+import types
 
+import equinox
 import pytest
 from jax import export
 
@@ -149,6 +151,16 @@ def test_packages_are_those_referred_to(write):
     assert capture(module.with_numpy).packages == ("numpy",)
     assert "optax" in capture(module.with_optax).packages
     assert capture(module.in_body).packages == ("equinox",)
+
+
+def test_a_stand_in_of_a_package_is_the_module_that_it_loads(monkeypatch):
+    kind = type("LazyLoader", (types.ModuleType,), {"__module__": "equinox"})
+    monkeypatch.setattr(equinox, "LazyLoader", kind, raising=False)
+
+    def user(module):
+        return lambda x: module.relu(x)
+
+    assert capture(user(kind("equinox.nn"))).key == capture(user(equinox.nn)).key
 
 
 def test_extras_are_captured_together_with_the_function(write):

@@ -541,6 +541,30 @@ def case_keys_and_results_that_are_handles(jit):
     return values, dtypes
 
 
+# ---- values that a trace leaves behind
+
+
+def case_a_value_that_an_earlier_trace_left_is_not_met_by_another(jit):
+    class Box:
+        value = None
+
+    def made():
+        box = Box()
+
+        def f(x):
+            if box.value is None:
+                box.value = x * 2
+            return x + box.value
+
+        return f
+
+    once, shown, abstract, again = made(), made(), made(), made()
+    jax.make_jaxpr(shown)(X)
+    jax.eval_shape(abstract, X)
+    jit(again)(X)
+    return [jit(each)(X) for each in (once, shown, abstract, again)]
+
+
 LOCAL = ["case_a_look_at_shardings"]
 SAID = ["case_a_print_in_the_body"]
 WARM = [

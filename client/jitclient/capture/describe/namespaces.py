@@ -5,9 +5,12 @@ read it in ways that the bytecode does not show. An object in it that cannot be 
 """
 
 import builtins
+import contextlib
+import contextvars
 import functools
 import importlib
-from collections.abc import Iterable
+import sys
+from collections.abc import Collection, Iterable, Iterator
 from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
@@ -31,6 +34,8 @@ from jitclient.capture.user_code.registry import raise_if_registered
 _OF_PYTHON = {*vars(ModuleType("")), "__builtins__", "__cached__", "__file__", "__path__", "__warningregistry__"}
 """Names that Python binds in a module, whatever its source."""
 
+_not_there: contextvars.ContextVar[Collection[str]] = contextvars.ContextVar("_not_there", default=())
+
 # Larger containers of installed modules are not the user's settings.
 _LARGE = 100
 
@@ -38,6 +43,16 @@ _LARGE = 100
 def namespace_of(walker: Walker, names: dict[str, Any]) -> Node:
     """Return the node of a namespace, which becomes a module private to the capture."""
     return walker.namespaces.setdefault(id(names), Node("namespace", names))
+
+
+@contextlib.contextmanager
+def without_modules(names: Collection[str]) -> Iterator[None]:
+    """Let captures in a block be those of a process that has not loaded these modules: a package loads some lazily."""
+    token = _not_there.set(names)
+    try:
+        yield
+    finally:
+        _not_there.reset(token)
 
 
 def bind(walker: Walker, names: dict[str, Any], name: str, chains: Iterable[Chain]) -> list[Node]:
@@ -157,7 +172,10 @@ def _patches(walker: Walker, names: dict[str, Any], name: str, module: ModuleTyp
 
     These are ambient inputs, user code, absl's flags, plain settings, and objects that another process may lack.
     """
-    value: Any = module
+    # Some packages have stand-ins, which load modules when they are used.
+    value: Any = module if type(module) is ModuleType else sys.modules.get(module.__name__)
+    if value is None or value.__name__ in _not_there.get():
+        return []
     bound: list[Node] = []
     for depth, part in enumerate(chain):
         if isinstance(value, type):
@@ -171,7 +189,7 @@ def _patches(walker: Walker, names: dict[str, Any], name: str, module: ModuleTyp
         if held is MISSING and f"{value.__name__}.{part}" in AMBIENT_MODULES:
             held = importlib.import_module(f"{value.__name__}.{part}")
         walker.watch.name(vars(value), part, held)
-        if held is MISSING:
+        if held is MISSING or (isinstance(held, ModuleType) and held.__name__ in _not_there.get()):
             break
         dotted = chain[: depth + 1]
         ambient = ambient_name(held)

@@ -6,7 +6,7 @@ value. The contents of the object are described later, from a queue, so that dee
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from types import CellType
+from types import CellType, ModuleType
 from typing import Any
 
 from jitclient.capture.ambient.inputs import ambient_name, message_of
@@ -17,6 +17,7 @@ from jitclient.capture.graph.watch import Watch
 from jitclient.capture.user_code.code import Kept, canonical_code
 from jitclient.capture.user_code.installed import package_of
 from jitclient.capture.user_code.names import Home, holder_of, home_of
+from jitclient.capture.user_code.ownership import is_user_class
 from jitclient.errors import AmbientInput, CaptureError
 
 Describer = Callable[["Walker", Any], Value]
@@ -207,8 +208,15 @@ class Walker:
             name = ambient_name(obj)
             if name is not None:
                 raise AmbientInput(message_of(name))
-            return _describers.get(type(obj), _describers[object])(self, obj)
+            return _describers.get(_kind_of(obj), _describers[object])(self, obj)
         except RecursionError:
             raise
         except Exception as error:
             return self._fail(Node("trap", obj), error)
+
+
+def _kind_of(obj: Any) -> type:
+    """Return the type of an object; that of modules for the stand-in with which a package loads one of its own late."""
+    kind = type(obj)
+    is_stand_in = issubclass(kind, ModuleType) and package_of(vars(obj)["__name__"]) and not is_user_class(kind)
+    return ModuleType if is_stand_in else kind

@@ -71,7 +71,7 @@ def function_tree(function: FunctionType, describe: Describe) -> Tree:
     held: list[tuple[str, Any]] = [
         ("defaults", function.__defaults__),
         ("keywords", function.__kwdefaults__),
-        ("own", {n: v for n, v in vars(function).items() if n not in caches} if caches else vars(function)),
+        ("own", {n: v for n, v in vars(function).items() if n not in caches and not _is_own_id(v, function)}),
     ]
     if function.__closure__:
         cells = zip(code.co_freevars, function.__closure__, strict=True)
@@ -143,7 +143,7 @@ def _described(cls: type, held: Mapping[str, Any], module: str) -> tuple[str, ..
             name
             for name, value in held.items()
             if type(value) in code
-            or is_class_data(name, value)
+            or (is_class_data(name, value) and not _is_own_id(value, cls))
             or _is_foreign_code(value, top)
             or (issubclass(type(value), type) and name_of(value).startswith(inner))
         )
@@ -151,6 +151,11 @@ def _described(cls: type, held: Mapping[str, Any], module: str) -> tuple[str, ..
             _described_of.clear()
         known = _described_of[id(cls)] = cls, list(held.values()), tuple(names)
     return known[2]
+
+
+def _is_own_id(value: Any, owner: Any) -> bool:
+    """Return whether a value is the id of its owner, which differs in each process: Keras notes it for all its API."""
+    return type(value) is int and value == id(owner)
 
 
 def is_class_data(name: str, value: Any) -> bool:

@@ -68,6 +68,21 @@ def test_objects_that_hold_another_value_differ(kind: str) -> None:
     assert digest({"held": [made(1)]}) != digest({"held": [made(2)]})
 
 
+def test_the_id_of_a_function_or_class_on_itself_does_not_count() -> None:
+    def api() -> None:
+        pass
+
+    class Layer:
+        pass
+
+    for each in (api, Layer):
+        before = digest(each)
+        each.symbol_id = id(each)  # type: ignore[union-attr]
+        assert digest(each) == before
+        each.symbol_id = id(each) + 1  # type: ignore[union-attr]
+        assert digest(each) != before
+
+
 @pytest.mark.parametrize(("before", "after", "counts"), [(0, 1, True), (False, True, False), (0, True, False)])
 def test_integer_that_a_trace_changes_is_a_counter_and_a_flag_is_not(before: Any, after: Any, counts: bool) -> None:
     trees = [Described().tree({"held": [value]}) for value in (before, after)]
