@@ -7,7 +7,7 @@ from benchmarks.result import OURS
 from benchmarks.rivals import Caller, no_server, same
 
 NAME = OURS
-NEEDS = ()
+NEEDS = ("distributed", "cryptography")
 serve = no_server
 
 
