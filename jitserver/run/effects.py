@@ -76,6 +76,8 @@ class Effects:
         self._seeding = seeding
         self.changed_state = False
         self._before = ProcessState()
+        # An earlier helper has looked at those that were started by imports before.
+        Effects._max_threads = max(Effects._max_threads, self._before.native_threads)
         self._seeded = seeding.seeded_by_code()
 
     def of(self, module: str) -> str:

@@ -28,16 +28,25 @@ AN_OPERATION = "an operation"
 """Beginning of the reasons why operations are unfit."""
 
 
+class Imported(msgspec.Struct):
+    """Imports without effects, in their order, and the digest of the files of all modules that were loaded then."""
+
+    names: list[str] = []
+    files: str = ""
+
+
 class History(msgspec.Struct):
     """Content of the history file.
 
     `modules` are names. `operations` are recipes in hexadecimal digits. `unfit` has the unfit modules and operations of
-    each case, with the reasons. `fresh` are programs that must run in fresh processes. `seed` is the hash seed.
+    each case, with the reasons; `fit` the imports that had no effects in each case. `fresh` are programs that must run
+    in fresh processes. `seed` is the hash seed.
     """
 
     modules: list[str] = []
     operations: list[Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{2})+$")]] = []
     unfit: dict[str, dict[str, str]] = {}
+    fit: dict[str, Imported] = {}
     fresh: list[str] = []
     seed: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] = 0
 
@@ -77,6 +86,22 @@ def with_packages(name: str) -> list[str]:
 def unfit(case: str) -> dict[str, str]:
     """Return the modules and operations that a helper must not import or prepare in a case, with the reasons."""
     return _read().unfit.get(case, {})
+
+
+def fit(case: str) -> Imported:
+    """Return the imports of which an earlier helper found in a case that they have no effects."""
+    return _read().fit.get(case, Imported())
+
+
+def note_fit(case: str, found: Imported) -> None:
+    """Note the imports that had no effects in a case.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    with _change() as content:
+        others = [one for one in content.fit.items() if one[0] != case][-_MAX_CASES:]
+        content.fit = dict([*others, (case, found)])
 
 
 def note_at_exit() -> None:
@@ -222,7 +247,7 @@ def _write(content: History) -> None:
     file = path()
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        temporary.write_text(json.dumps(msgspec.structs.asdict(content)))
+        temporary.write_text(json.dumps(msgspec.to_builtins(content)))
         temporary.replace(file)
     except OSError:  # such as a full disk
         temporary.unlink(missing_ok=True)

@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Set
+from os import stat as own_stat  # which the audit does not note
 from typing import Any
 
 from jitclient.capture.user_code.installed import OWN_PACKAGES, stored
@@ -100,7 +101,7 @@ class ImportAudit:
             self._replacement.put(stream, "isatty", noting_terminals(stream.isatty))
         # Each look-up: an import that keeps the list, as in a default argument, would have the helper's in each run.
         self._replacement.watch(sys, "argv", read_arguments)
-        own_getcwd, own_stat, own_open = os.getcwd, os.stat, builtins.open
+        own_getcwd, own_open = os.getcwd, builtins.open
         own_listdir, own_scandir = os.listdir, os.scandir
         for function in (getcwd, listdir, scandir):
             self._replacement.put(os, function.__name__, function)
@@ -169,6 +170,11 @@ def _directories_of(module: Any) -> list[str]:
         return []
 
 
+def stamps_of(modules: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
+    """Return a stamp of the file of each module, another one when the file is edited or replaced."""
+    return {name: _stamp(file) for name in modules if (file := _file_of(sys.modules.get(name)))}
+
+
 def _kind(path: str) -> int:
     """Return the type of the file at a path; 0 if there is none."""
     try:
@@ -179,7 +185,7 @@ def _kind(path: str) -> int:
 
 def _stamp(path: str) -> tuple[int, ...] | None:
     try:
-        found = os.stat(path)
+        found = own_stat(path)
     except OSError:
         return None
     # The modification time is not enough, because some installers give all files the same one.

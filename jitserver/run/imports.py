@@ -12,6 +12,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+from jitclient.core.digests import digest
 from jitclient.jaxside import internals
 from jitclient.jaxside.operations import preparation
 from jitserver.run import child, fast_exit, history, process_state, warm_caches
@@ -20,7 +21,7 @@ from jitserver.run.effects import PACKAGES_WITH_STATE, Effects, Registrations, r
 from jitserver.run.environment_log import EnvironmentLog
 from jitserver.run.filters import Filters
 from jitserver.run.finders import Finders
-from jitserver.run.import_audit import ImportAudit
+from jitserver.run.import_audit import ImportAudit, stamps_of
 from jitserver.run.import_graph import ImportGraph
 from jitserver.run.loggers import Loggers
 from jitserver.run.preloaded import Preloaded
@@ -81,6 +82,10 @@ class Imports:
         self._before_each = before_each
         self._case = ""
         self._version = 0
+        self._imported: list[str] = []
+        self._stamps: dict[str, tuple[int, ...] | None] = {}  # of the modules that these imports loaded
+        self._fit: history.Imported | None = None  # to be noted
+        self._looked = False  # whether effects of the last of them were looked for
 
     def are_outdated(self) -> bool:
         """Return whether the history has changed since the last imports."""
@@ -112,15 +117,20 @@ class Imports:
     def _update(self, unfit: Mapping[str, str]) -> bool:
         names = [*_ALWAYS, *history.modules(PACKAGES_WITH_STATE)]
         before, start = len(sys.modules), time.perf_counter()
+        earlier = history.fit(self._case)
         notes = (self.audit, self._environment, self._filters, self._audit_hooks, self._registrations, self.seeding)
         with contextlib.ExitStack() as contexts, redirected_output():
             for each in notes:
                 contexts.enter_context(each)
-            found = self._import(names, unfit)
-            if not found and "jax" in sys.modules:
+            found = self._import(names, unfit, earlier)
+            if found is not None and not found and "jax" in sys.modules:
                 internals.find_no_plugins()
+        # Only now, because the imports would seem to have read the file.
+        if self._fit is not None:
+            history.note_fit(self._case, self._fit)
         if found:
             history.note_unfit(self._case, found)
+        if found is None or found:
             return False
         modules, seconds = self.total
         self.total = modules + len(sys.modules) - before, seconds + time.perf_counter() - start
@@ -153,13 +163,24 @@ class Imports:
             _freeze()
         return True
 
-    def _import(self, names: Collection[str], unfit: Mapping[str, str]) -> dict[str, str]:
-        """Import modules until one has effects; return the modules that are unfit therefore, with the reasons."""
-        effects = Effects(self.audit, self._environment, self.seeding, self._registrations)
+    def _import(
+        self, names: Collection[str], unfit: Mapping[str, str], known: history.Imported
+    ) -> dict[str, str] | None:
+        """Import modules until one has effects; return the modules that are unfit therefore, with the reasons.
+
+        As long as an earlier helper has found that the same imports, in the same order and of the same files, have no
+        effects, these are not looked for. None if the files are others, so that another helper must look.
+        """
+        effects: Effects | None = None
+        self._fit = None
         for name in _fit(names, unfit):
             self._before_each()
             if name in sys.modules:
                 continue
+            if effects is None and known.names[len(self._imported) :][:1] != [name]:
+                if not self._are_of(known):
+                    return None
+                effects = Effects(self.audit, self._environment, self.seeding, self._registrations)
             loaded = set(sys.modules)
             try:
                 importlib.import_module(name)
@@ -170,17 +191,36 @@ class Imports:
                 self._environment.revert()
                 self._finders.note()
                 child.forget_temporary_directory()
-                problem = effects.of(name)
+                problem = "" if effects is None else effects.of(name)
                 if not self._filters.revert():
                     problem = problem or f"{name} changes warning filters"
             found = {name: problem} if problem else {}
-            if effects.changed_state:
+            if effects is not None and effects.changed_state:
                 new = sys.modules.keys() - loaded - {name}
                 # A module that was unfit before keeps the reason that says what it does itself.
                 found |= {one: f"{one}{_IMPORTED_BY}{name}" for one in names if one in new and one not in unfit}
             if found:
+                self._note_fit(effects)
                 return found
-        return {}
+            self._imported.append(name)
+            self._stamps |= stamps_of(sys.modules.keys() - loaded)
+        self._note_fit(effects)
+        return {} if effects is not None or self._are_of(known) else None
+
+    def _are_of(self, known: history.Imported) -> bool:
+        """Return whether all imports so far are of the files that an earlier helper imported; if not, forget these."""
+        if not self._imported or self._looked or known.files == self._files():
+            return True
+        self._fit = history.Imported()
+        return False
+
+    def _files(self) -> str:
+        return digest(repr(sorted(self._stamps.items())).encode(errors="surrogateescape"), 8).hex()
+
+    def _note_fit(self, effects: Effects | None) -> None:
+        if effects is not None:
+            self._looked = True
+            self._fit = history.Imported(self._imported, self._files())
 
 
 def _fit(names: Iterable[str], unfit: Mapping[str, str]) -> Iterator[str]:

@@ -125,6 +125,7 @@ def test_public_names_are_pinned() -> None:
             "WrongUser",
             "block_until_ready",
             "connect",
+            "dask_plugin",
             "device_get",
             "device_put",
             "devices",
@@ -136,6 +137,7 @@ def test_public_names_are_pinned() -> None:
             "kept",
             "pool",
             "uninstall",
+            "worker_setup",
         ]
     )
     for name in jitclient.__all__:
