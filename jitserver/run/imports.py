@@ -215,7 +215,7 @@ class Imports:
         return False
 
     def _files(self) -> str:
-        return digest(repr(sorted(self._stamps.items())).encode(errors="surrogateescape"), 8).hex()
+        return digest(repr(sorted(dict(self._stamps).items())).encode(errors="surrogateescape"), 8).hex()
 
     def _note_fit(self, effects: Effects | None) -> None:
         if effects is not None:

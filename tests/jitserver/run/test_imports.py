@@ -1,4 +1,4 @@
-"""What a helper has found of imports, the next one does not look for again, unless something has changed."""
+"""Effects of imports that one helper has found: the next does not look for them again, unless something changed."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_effects_are_looked_for_once_for_the_same_imports_of_the_same_files(tmp_
     # In another order, a module may do something else.
     assert update("later", "plain") == [False, False, ["rude"]]
     assert update("later", "plain") == [True, True, ["rude"]]
-    # The file is another one.
+    # The file has changed.
     (site / "plain.py").write_text("import gc\ngc.disable()\n")
     assert update("later", "plain") == [False, False, ["rude"]]
     assert update("later", "plain") == [False, True, ["plain", "rude"]]
