@@ -115,6 +115,10 @@ class EnvironmentLog:
         self._written.clear()
         self._batch += 1
 
+    def read(self) -> list[str]:
+        """Return each variable that imports have read, with its value, in a fixed order."""
+        return sorted({repr((each.name, each.value)) for each in self._log if not each.is_write})
+
     def differs(self, environment: Mapping[str, str]) -> str:
         """Return the name of a variable that imports have read, with another value than now; empty if there is none."""
         prefixes = [each.name for each in self._log if isinstance(each.value, dict)]

@@ -10,6 +10,7 @@ from os import stat as own_stat  # which the audit does not note
 from typing import Any
 
 from jitclient.capture.user_code.installed import OWN_PACKAGES, stored
+from jitclient.core.digests import digest
 from jitserver.run.import_graph import running_modules
 from jitserver.run.replacement import Replacement
 
@@ -115,6 +116,10 @@ class ImportAudit:
         self._stamp_all(self._paths())
         self._kinds = {path: _kind(path) for path in self._looked_up} | self._kinds
 
+    def inputs(self) -> tuple[set[str], set[str], set[str]]:
+        """Return the paths that imports have read, those that they have looked up, and the relative ones."""
+        return {*self._read}, {*self._looked_up}, {*self._relative}
+
     def changed(self) -> str:
         """Return what has changed on the disk since the imports; empty if nothing has."""
         for path, stamp in self._files.items():
@@ -170,6 +175,13 @@ def _directories_of(module: Any) -> list[str]:
         return []
 
 
+def digest_of_inputs(read: Iterable[str], looked_up: Iterable[str], relative: Iterable[str]) -> str:
+    """Return a digest of the files at paths, as `ImportAudit.inputs` returns these; another one when a file changes."""
+    stamps = [(path, _stamp(path)) for path in sorted(read) if not path.startswith(_SYSTEM_DIRECTORIES)]
+    kinds = [(path, _kind(path)) for path in sorted(looked_up)]
+    return digest(repr((stamps, kinds, sorted(relative))).encode(errors="surrogateescape"), 8).hex()
+
+
 def stamps_of(modules: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
     """Return a stamp of the file of each module, another one when the file is edited or replaced."""
     return {name: _stamp(file) for name in modules if (file := _file_of(sys.modules.get(name)))}
@@ -178,7 +190,7 @@ def stamps_of(modules: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
 def _kind(path: str) -> int:
     """Return the type of the file at a path; 0 if there is none."""
     try:
-        return stat.S_IFMT(os.stat(path).st_mode)
+        return stat.S_IFMT(own_stat(path).st_mode)
     except (OSError, ValueError):
         return 0
 

@@ -21,7 +21,7 @@ from jitserver.run.effects import PACKAGES_WITH_STATE, Effects, Registrations, r
 from jitserver.run.environment_log import EnvironmentLog
 from jitserver.run.filters import Filters
 from jitserver.run.finders import Finders
-from jitserver.run.import_audit import ImportAudit, stamps_of
+from jitserver.run.import_audit import ImportAudit, digest_of_inputs, stamps_of
 from jitserver.run.import_graph import ImportGraph
 from jitserver.run.loggers import Loggers
 from jitserver.run.preloaded import Preloaded
@@ -84,6 +84,7 @@ class Imports:
         self._version = 0
         self._imported: list[str] = []
         self._stamps: dict[str, tuple[int, ...] | None] = {}  # of the modules that these imports loaded
+        self._read: tuple[list[str], tuple[set[str], set[str], set[str]]] = [], (set(), set(), set())
         self._fit: history.Imported | None = None  # to be noted
         self._looked = False  # whether effects of the last of them were looked for
 
@@ -204,6 +205,7 @@ class Imports:
                 return found
             self._imported.append(name)
             self._stamps |= stamps_of(sys.modules.keys() - loaded)
+            self._read = self._environment.read(), self.audit.inputs()
         self._note_fit(effects)
         return {} if effects is not None or self._are_of(known) else None
 
@@ -215,7 +217,9 @@ class Imports:
         return False
 
     def _files(self) -> str:
-        return digest(repr(sorted(dict(self._stamps).items())).encode(errors="surrogateescape"), 8).hex()
+        variables, paths = self._read
+        found = sorted(dict(self._stamps).items()), variables, digest_of_inputs(*paths)
+        return digest(repr(found).encode(errors="surrogateescape"), 8).hex()
 
     def _note_fit(self, effects: Effects | None) -> None:
         if effects is not None:

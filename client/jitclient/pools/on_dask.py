@@ -112,7 +112,9 @@ class OnDask:
             good = [one for one in batch if one[1].status == "finished"]
             try:
                 values = self.client.gather([theirs for _, theirs in good])
-            except Exception:  # one of the workers has died since: Dask runs its tasks again
+            except (
+                BaseException
+            ):  # a task was cancelled, or one of the workers has died since: Dask runs its tasks again
                 good = values = []
             for ((_, ours), _), value in zip(good, values, strict=True):
                 if _is_wanted(ours):
@@ -175,7 +177,11 @@ def on_existing(client: Any, prepare: Prepare) -> OnDask:
     """
     ends = contextlib.ExitStack()
     if isinstance(client, str):
-        client = ends.enter_context(imported("distributed", _EXTRA).Client(client))
+        address, new_client = client, imported("distributed", _EXTRA).Client
+        try:
+            client = ends.enter_context(new_client(address))
+        except OSError as error:
+            raise HostUnreachable(f"pool: no scheduler of Dask answers at {address}: {error}") from error
     return _begun(client, prepare, ends)
 
 

@@ -20,7 +20,7 @@ import pytest
 
 import jitclient
 from jitclient.api import switch
-from jitclient.errors import RemoteError, SettingsError, WorkerLost
+from jitclient.errors import HostUnreachable, RemoteError, SettingsError, WorkerLost
 from jitclient.pools import versions
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -412,6 +412,24 @@ def test_a_worker_of_another_version_is_refused(shared_daemon: str, monkeypatch:
     monkeypatch.setattr(versions, "installed", lambda: ours)
     with pytest.raises(jitclient.Incompatible, match=r"has different versions: jax is 0\.0\.1 here and .* there"):
         jitclient.pool("local:2")
+
+
+def test_who_has_not_the_certificates_of_a_pool_does_not_reach_its_scheduler(pool: jitclient.Pool) -> None:
+    import distributed
+
+    address = pool.client.scheduler.address
+    for other, security in [(address, distributed.Security.temporary()), (address.replace("tls", "tcp"), None)]:
+        with pytest.raises(OSError, match=r"certificate does not match|Timed out|in <"):
+            distributed.Client(other, security=security, timeout=3)
+    assert pool.submit(abs, -1).result() == 1
+
+
+def test_a_scheduler_that_does_not_answer_is_named() -> None:
+    import dask
+
+    refused = pytest.raises(HostUnreachable, match="no scheduler of Dask answers at tcp://127.0.0.1:9")
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), refused:
+        jitclient.pool("tcp://127.0.0.1:9")
 
 
 @pytest.mark.parametrize("hosts", ["local", "local:0", "unix:/tmp/x", [], "ssh://", "tcp://a"])

@@ -26,6 +26,11 @@ UPDATE = """
 def test_effects_are_looked_for_once_for_the_same_imports_of_the_same_files(tmp_path: Path) -> None:
     site = tmp_path / "site"
     site.mkdir()
+    asking = (
+        f"import gc, os\nif os.environ.get('MODE') or open({os.fspath(tmp_path / 'c')!r}).read():\n    gc.disable()\n"
+    )
+    (tmp_path / "c").touch()
+    (site / "asks.py").write_text(asking)
     for name, source in {"plain": "x = 1\n", "later": "x = 2\n", "rude": "import gc\ngc.disable()\n"}.items():
         (site / f"{name}.py").write_text(source)
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))}
@@ -48,6 +53,18 @@ def test_effects_are_looked_for_once_for_the_same_imports_of_the_same_files(tmp_
     assert update("plain", "later", "rude") == [True, False, ["rude"]]
     # In another order, a module may do something else.
     assert update("later", "plain") == [False, False, ["rude"]]
+    assert update("later", "plain") == [True, True, ["rude"]]
+    # A variable or a file that an import reads has changed.
+    assert update("asks") == [False, False, ["rude"]]
+    assert update("asks") == [True, True, ["rude"]]
+    assert update("asks") == [True, False, ["rude"]]
+    env["MODE"] = "1"
+    assert update("asks") == [False, False, ["rude"]]
+    del env["MODE"]
+    assert update("asks") == [True, True, ["rude"]]
+    (tmp_path / "c").write_text("x")
+    assert update("asks") == [False, False, ["rude"]]
+    (tmp_path / "c").write_text("")
     assert update("later", "plain") == [True, True, ["rude"]]
     # The file has changed.
     (site / "plain.py").write_text("import gc\ngc.disable()\n")
