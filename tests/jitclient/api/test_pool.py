@@ -427,7 +427,7 @@ def test_who_has_not_the_certificates_of_a_pool_does_not_reach_its_scheduler(poo
 def test_a_scheduler_that_does_not_answer_is_named() -> None:
     import dask
 
-    refused = pytest.raises(HostUnreachable, match="no scheduler of Dask answers at tcp://127.0.0.1:9")
+    refused = pytest.raises(HostUnreachable, match=r"no scheduler of Dask answers at tcp://127.0.0.1:9")
     with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), refused:
         jitclient.pool("tcp://127.0.0.1:9")
 
