@@ -4,6 +4,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from inspect import CO_OPTIMIZED
 from types import CodeType
 from typing import Any
 
@@ -19,8 +20,8 @@ from jitclient.capture.user_code.bytecode import refs_of
 
 _DEBUGGERS = frozenset({"bdb", "debugpy", "pydevd"})
 """Modules on which debuggers are built. What a user does in one is no read of the trace."""
-_MAX_PARTS = 50_000
 _HOOKS = "Python's hooks could not be changed"
+_MAX_PARTS = 50_000
 """Maximum number of parts to describe for a trace. Most have less than 5,000; describing these takes half a second."""
 
 
@@ -66,7 +67,8 @@ class Observation:
     def started(self, code: CodeType, names: dict[str, Any]) -> None:
         """Record the data that `code`, which starts to run with the globals `names`, will read."""
         self._started.add(id(code))
-        if str(names.get("__name__")).partition(".")[0] in _DEBUGGERS:
+        # The bodies of modules and classes run when something imports them, as doctest does.
+        if code.co_flags & CO_OPTIMIZED and str(names.get("__name__")).partition(".")[0] in _DEBUGGERS:
             self.unobserved_reason = f"{A_DEBUGGER} was started during the trace"
         try:
             if not self.unobserved_reason and id(code) not in self._code and is_observed(code, names):

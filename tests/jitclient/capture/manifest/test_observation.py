@@ -4,6 +4,7 @@ import concurrent.futures
 import cProfile
 import gc
 import importlib
+import runpy
 import sys
 import textwrap
 import threading
@@ -445,6 +446,13 @@ def test_a_debugger_that_begins_in_a_trace_keeps_its_hook(package: Write) -> Non
     reads = reads_of(lambda: sys.settrace(debugger))
     assert sys.gettrace() is debugger
     assert reads.unobserved_reason
+
+
+def test_a_debugger_runs_where_its_functions_do_and_not_where_it_is_imported(package: Write) -> None:
+    package("")
+    imported = runpy.run_module("bdb")
+    assert not reads_of(lambda: runpy.run_module("bdb")).unobserved_reason
+    assert reads_of(imported["Bdb"]).unobserved_reason == "a debugger was started during the trace"
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="there is no sys.monitoring")
