@@ -28,6 +28,7 @@ import pytest
 from .outcomes import record_outcomes
 from .own_variables import own_variables
 from .running_daemon import run_daemon
+from .sampled import is_in_part
 from .spent import Spent
 
 _HOME = Path(tempfile.mkdtemp(prefix="js-"))  # short: the path of a socket has 107 bytes at most
@@ -110,8 +111,12 @@ THOROUGH = {
 """Folders and files whose slow tests have `thorough`: CI has no time for them, scripts/test_everything has."""
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--part", help="K/N: of the tests, a part by their names; N parts have all", metavar="K/N")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out of the core what starts processes, but for the first test of each file about faults.
 
     The marks `core` and `slow` come before this rule. The files that may take long come first, so that no worker has
@@ -129,6 +134,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slow") and not THOROUGH.isdisjoint(map(str, (path, *path.parents))):
             item.add_marker(pytest.mark.thorough)
+    if part := config.getoption("part", None):
+        left_out = {item for item in items if not is_in_part(item.nodeid, part)}
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=_weights(items).__getitem__, reverse=True)
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from .sampled import is_in_part
+
 SCRIPT = Path(__file__).parents[1] / "scripts" / "test_everything"
 
 
@@ -65,3 +67,12 @@ def test_stage_that_passed_runs_again_when_a_file_changes(tool: Any, monkeypatch
 def test_unknown_stage_is_refused(tool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit):
         ran(tool, monkeypatch, "nope")
+
+
+def test_both_halves_have_all_tests_and_each_those_about_wrong_values() -> None:
+    tests = [f"tests/jitclient/test_it.py::test_{n}[a]" for n in range(100)]
+    halves = [[test for test in tests if is_in_part(test, part)] for part in ("0/2", "1/2")]
+    assert sorted(halves[0] + halves[1]) == sorted(tests)
+    assert min(map(len, halves)) > 30
+    assert all(is_in_part(test.replace("[a]", "[b]"), "0/2") for test in halves[0])
+    assert all(is_in_part("tests/planted/test_planted.py::test_it", part) for part in ("0/2", "1/2"))
