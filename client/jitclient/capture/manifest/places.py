@@ -152,9 +152,9 @@ def _class_attribute(cls: type, name: str) -> Any:
 
 
 def mro(cls: type) -> tuple[type, ...]:
-    """Return the method resolution order of a class, regardless of its metaclass."""
-    found: tuple[type, ...] = _CLASS_MRO.__get__(cls)
-    return found
+    """Return the method resolution order of a class, regardless of its metaclass; empty while the class is made."""
+    found: tuple[type, ...] | None = _CLASS_MRO.__get__(cls)
+    return found or ()
 
 
 def bases_of(cls: type) -> tuple[type, ...]:

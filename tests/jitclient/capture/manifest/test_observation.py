@@ -455,6 +455,26 @@ def test_a_debugger_runs_where_its_functions_do_and_not_where_it_is_imported(pac
     assert reads_of(imported["Bdb"]).unobserved_reason == "a debugger was started during the trace"
 
 
+def test_a_class_is_read_while_it_is_made(package: Write) -> None:
+    one = package("""
+    class Meta(type):
+        def mro(cls):
+            global MADE
+            MADE = cls
+            return ordered(cls)
+
+    def ordered(cls):
+        assert MADE.__mro__ is None
+        return type.mro(cls)
+
+    def op(x):
+        return Meta("Made", (), {"GAIN": 2.0}).GAIN * x
+    """)
+    reads = reads_of(one.op, 1.0)
+    assert not reads.unobserved_reason
+    assert "mf_one:MADE" in str(reads.names)
+
+
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="there is no sys.monitoring")
 def test_when_other_tools_have_taken_all_it_says_so(package: Write) -> None:
     monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
