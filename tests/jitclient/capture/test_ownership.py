@@ -1,12 +1,16 @@
 """Which functions are the user's, also inside what wraps functions; every search for them ends."""
 
 import functools
+import sys
+from pathlib import Path
 from typing import Any
 
 import jax
 import pytest
 
-from jitclient.capture.user_code.ownership import functions_in, is_user_function
+from jitclient.capture.user_code import installed
+from jitclient.capture.user_code.names import home_of
+from jitclient.capture.user_code.ownership import functions_in, is_user_class, is_user_function
 
 
 def function(x: Any) -> Any:
@@ -65,3 +69,20 @@ def test_all_functions_of_a_property() -> None:
     both = property(Holder.method, function)
     assert list(functions_in(both)) == [Holder.method, function]
     assert list(functions_in(classmethod(functools.partial(function)))) == [function]
+
+
+def test_a_class_is_of_its_package_whatever_module_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    made = "def make():\n    class Made: pass\n    return Made"
+    text = f"class Exported: pass\nExported.__module__ = 'mf_named.later'\n{made}"
+    (folder / "mf_named.py").write_text(text)
+    monkeypatch.syspath_prepend(folder)
+    named = __import__("mf_named")
+    try:
+        assert home_of(named.Exported) == ("mf_named", "Exported")
+        assert [is_user_class(cls) for cls in (named.Exported, named.make())] == [False, True]
+    finally:
+        del sys.modules["mf_named"]
+        for function in (installed.is_user_module, installed.package_of):
+            function.cache_clear()

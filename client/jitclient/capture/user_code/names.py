@@ -45,7 +45,8 @@ def home_of(obj: Any) -> Home | None:
     for candidate in dict.fromkeys((name, name.rpartition(".")[2])):
         if lookup(module, candidate) is obj:
             return module, candidate
-    return _IN_TYPES.get(id(obj))
+    # A package may give its classes the name of a module from which it will export them.
+    return _IN_TYPES.get(id(obj)) or (holder_of(obj, module.partition(".")[0]) if isinstance(obj, type) else None)
 
 
 def _text(obj: Any, attribute: str) -> str | None:
@@ -94,16 +95,19 @@ def _bare_objects_in(module: str, n_names: int) -> list[tuple[str, int]]:
     return [(name, id(value)) for name, value in dict(vars(sys.modules[module])).items() if type(value) is object]
 
 
-def holder_of(obj: Any) -> Home | None:
-    """Return the first installed module and name that hold an object which does not name its home, or None."""
-    held = ((module, name) for module, names in _namespaces() for name, value in dict(names).items() if value is obj)
-    return min(held, default=None)
+def holder_of(obj: Any, package: str = "") -> Home | None:
+    """Return the first installed module, of a package if it is given, and name that hold an object, or None."""
+    spaces = _namespaces(package)
+    return min(
+        ((module, name) for module, names in spaces for name, held in dict(names).items() if held is obj), default=None
+    )
 
 
-def _namespaces() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Iterate over the installed modules' names and namespaces."""
+def _namespaces(package: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Iterate over the names and namespaces of the installed modules, or of those of a package."""
     for name, module in dict(sys.modules).items():
-        if hasattr(module, "__dict__") and not is_user_module(name):
+        is_wanted = not package or name.partition(".")[0] == package
+        if is_wanted and hasattr(module, "__dict__") and not is_user_module(name):
             yield name, vars(module)
 
 
