@@ -166,12 +166,13 @@ def _imported_by(frame: Any) -> str:
 
     Empty if none does.
     """
-    native = _NATIVE_LOADERS.get(frame.f_code)
-    if native is not None:
-        return native(frame.f_locals)
-    spec = frame.f_globals.get("__spec__")
-    is_importing = frame.f_code.co_name == "<module>" and getattr(spec, "_initializing", False)
-    return str(frame.f_globals["__name__"]) if is_importing else ""
+    code = frame.f_code
+    if code.co_name == "<module>":
+        # Not the property that watches look-ups of it.
+        is_importing = getattr(frame.f_globals.get("__spec__"), "__dict__", {}).get("_initializing")
+        return str(frame.f_globals["__name__"]) if is_importing else ""
+    native = _NATIVE_LOADERS.get(code)
+    return "" if native is None else native(frame.f_locals)
 
 
 def running_modules(skipped: Container[str] = ()) -> list[str]:

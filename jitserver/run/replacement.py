@@ -58,6 +58,8 @@ class Replacement:
             originals[id(function)] = original
         for module in sys.modules.keys() - self._known:
             namespace = getattr(sys.modules[module], "__dict__", {})
+            if originals.keys().isdisjoint(map(id, list(namespace.values()))):  # of nearly all modules, and fast
+                continue
             for name, value in dict(namespace).items():
                 if id(value) in originals:
                     namespace[name] = originals[id(value)]
