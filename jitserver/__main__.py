@@ -3,6 +3,7 @@
 `jitserver run` is dispatched first, without importing the other commands, so that it starts faster.
 """
 
+import contextlib
 import gc
 import sys
 
@@ -10,9 +11,12 @@ import sys
 def main() -> None:
     """Parse the command line and run the `jitserver` command."""
     if sys.argv[1:2] == ["run"]:
+        from jitclient.errors import SettingsError
         from jitserver.run import front
 
-        command = front.parsed(sys.argv[2:])
+        command = None
+        with contextlib.suppress(SettingsError):  # the command below says it
+            command = front.parsed(sys.argv[2:])
         if command is not None:
             front.run(command)
             return

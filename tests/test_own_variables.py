@@ -1,6 +1,5 @@
 """The check that no test leaves variables or a connection of its own behind."""
 
-import dataclasses
 import os
 from collections.abc import Callable
 
@@ -27,7 +26,7 @@ def leave_settings() -> None:
 
 
 def leave_a_connection() -> None:
-    process.current = Session(dataclasses.replace(settings(), address="unix:/elsewhere"))
+    process.current = Session(settings()._replace(address="unix:/elsewhere"))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The command `jitserver connect-stdio`, which ssh runs for a client on another machine."""
 
 import contextlib
-import dataclasses
 import fcntl
 import functools
 import os
@@ -26,7 +25,7 @@ def connect_stdio(start: bool) -> None:
 
     Exits when either side closes the connection. The session stays for the client's next connection.
     """
-    chosen = dataclasses.replace(settings(), autostart=start and settings().autostart)
+    chosen = settings()._replace(autostart=start and settings().autostart)
     sock, _, started = handshake.dial(chosen, chosen.timeout)
     are_pipes = all(stat.S_ISFIFO(os.fstat(end).st_mode) for end in (0, 1))  # sshd may use sockets instead
     if are_pipes:

@@ -1,7 +1,6 @@
 """The commands `jitserver start`, `stop`, `restart` and `logs`."""
 
 import contextlib
-import dataclasses
 import os
 import signal
 import socket
@@ -179,7 +178,7 @@ def _stop_daemon(address: Address) -> None:
 
 def _names() -> set[str]:
     """Return the names that hold arrays; empty if no daemon answers."""
-    chosen = dataclasses.replace(settings(), timeout=min(settings().timeout, _NAMES_SECONDS))
+    chosen = settings()._replace(timeout=min(settings().timeout, _NAMES_SECONDS))
     try:
         found: Holdings = handshake.ask_once(chosen, Verb.ARRAYS, None, Holdings)
     # A daemon that hangs, or is of another version, can still be restarted.
@@ -196,13 +195,13 @@ def _request_stop(address: Address) -> int:
     """Request that the daemon exits without saving its sessions; return its process id."""
     with address.connect() as sock:
         pid = _daemon_pid(address, sock)
-    handshake.ask_once(dataclasses.replace(settings(), address=str(address)), Verb.STOP, None, None)
+    handshake.ask_once(settings()._replace(address=str(address)), Verb.STOP, None, None)
     return pid
 
 
 def _print_waits() -> None:
     """Print what a stop will wait for, and how long at most, if calls or compilations are running."""
-    chosen = dataclasses.replace(settings(), timeout=min(settings().timeout, _NAMES_SECONDS))
+    chosen = settings()._replace(timeout=min(settings().timeout, _NAMES_SECONDS))
     try:
         found: Snapshot = handshake.ask_once(chosen, Verb.SNAPSHOT, None, Snapshot)
     # A daemon that hangs, or is of another version, can still be stopped.

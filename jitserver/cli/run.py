@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import click
 
+from jitclient.errors import SettingsError
 from jitserver.run import front
 from jitserver.run.request import Command
 
@@ -67,10 +68,10 @@ def parsed(words: Sequence[str]) -> Command:
     Raises:
         click.UsageError: an option is unknown, or there is no program.
     """
-    command = front.parsed(words)
-    problem = front.problem_of_report(words)
-    if command is None and problem:
-        raise click.UsageError(f"{problem}.")
+    try:
+        command = front.parsed(words)
+    except SettingsError as error:
+        raise click.UsageError(f"{error}.") from None
     if command is None:
         known = (*front.OPTIONS, "-m")
         # The name of a package, which belongs to an option, is none.

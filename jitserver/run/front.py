@@ -13,6 +13,7 @@ from typing import NoReturn
 from jitclient.api.console_scripts import resolved
 from jitclient.core import report_form
 from jitclient.core.notices import print_notice
+from jitclient.core.settings import settings
 from jitclient.errors import DaemonError, SettingsError
 from jitserver.run import fd_passing, helper_address, process_facts
 from jitserver.run.relay import Relay
@@ -21,7 +22,6 @@ from jitserver.run.request import GO, Command, Request, python_options
 _ANSWER_SECONDS = 10.0
 _PACKAGE = "--package"
 _REPORT = "--report"
-_REPORT_VARIABLE = "JITSERVER_REPORT"
 _FRESH = "--fresh"
 _VERBOSE = ("-v", "--verbose")
 OPTIONS = ("--no-jit", *_VERBOSE, _FRESH, _REPORT, _PACKAGE)
@@ -33,15 +33,19 @@ FILES = "--files="
 
 
 def parsed(words: Sequence[str]) -> Command | None:
-    """Parse the words of a command line; return None if they ask for help, or are invalid."""
+    """Parse the words of a command line; return None if they ask for help, or are invalid.
+
+    Raises:
+        SettingsError: the form of the report, or a variable of the environment, is invalid.
+    """
     given, packages = set(), []
-    left, fresh, files, report = list(words), "", "", os.environ.get(_REPORT_VARIABLE, "")
+    left, fresh, files, report = list(words), "", "", settings().report
     while left and (left[0] in OPTIONS or left[0].startswith((FRESH_REASON, FILES, f"{_REPORT}="))):
         option = left.pop(0)
         if option.startswith(FILES):
             files = option.removeprefix(FILES)
         elif option.startswith(_REPORT):
-            report = option.removeprefix(_REPORT).removeprefix("=") or "text"
+            report = _checked(option.removeprefix(_REPORT).removeprefix("=") or "text")
         elif option.startswith(_FRESH):
             fresh = option.removeprefix(FRESH_REASON) if option.startswith(FRESH_REASON) else "--fresh was given"
         elif option != _PACKAGE:
@@ -51,7 +55,7 @@ def parsed(words: Sequence[str]) -> Command | None:
     is_module = left[:1] == ["-m"]
     if is_module:
         left.pop(0)
-    if not left or (left[0].startswith("-") and not is_module) or _problem(report):
+    if not left or (left[0].startswith("-") and not is_module):
         return None
     name, *arguments = left
     name = name if is_module else resolved(name)
@@ -62,24 +66,11 @@ def parsed(words: Sequence[str]) -> Command | None:
     )
 
 
-def problem_of_report(words: Sequence[str]) -> str:
-    """Return why a command line, or the environment, asks for no valid report; empty if it does, or for none."""
-    for word, before in zip(words, ["", *words], strict=False):
-        if word.startswith(f"{_REPORT}=") and (problem := _problem(word.removeprefix(f"{_REPORT}="))):
-            return f"{_REPORT}={problem}"
-        if not word.startswith("-") and before != _PACKAGE:
-            break
-    problem = _problem(os.environ.get(_REPORT_VARIABLE, ""))
-    return f"{_REPORT_VARIABLE}={problem}" if problem else ""
-
-
-def _problem(form: str) -> str:
+def _checked(form: str) -> str:
     try:
-        if form:
-            report_form.checked(form)
+        return report_form.checked(form)
     except ValueError as error:
-        return str(error)
-    return ""
+        raise SettingsError(f"{_REPORT}={error}") from None
 
 
 def run(command: Command) -> None:

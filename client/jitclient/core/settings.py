@@ -3,11 +3,10 @@
 The variables of the commands' options are click's: see `jitserver/cli/__init__.py`.
 """
 
-import dataclasses
 import functools
 import os
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from jitclient.core import report_form
 from jitclient.errors import SettingsError
@@ -19,8 +18,7 @@ BOOLEANS = {
 """Values of environment variables that mean true and false, as in JAX's settings."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """User settings from the environment.
 
     Attributes:

@@ -1,7 +1,6 @@
 """Session of this process with its daemon."""
 
 import atexit
-import dataclasses
 import os
 import threading
 import weakref
@@ -67,9 +66,9 @@ def connect(address: str | None = None, *, timeout: float | None = None) -> "Ses
     global current
     chosen = settings()
     if address is not None:
-        chosen = dataclasses.replace(chosen, address=address)
+        chosen = chosen._replace(address=address)
     if timeout is not None:
-        chosen = dataclasses.replace(chosen, timeout=timeout)
+        chosen = chosen._replace(timeout=timeout)
     made = _new_session(chosen)
     with made, _lock:
         current = made

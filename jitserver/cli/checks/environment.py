@@ -1,6 +1,5 @@
 """Checks of this environment's versions and settings, and of their differences from the daemon's."""
 
-import dataclasses
 import difflib
 import importlib.metadata
 import os
@@ -16,7 +15,7 @@ from jitclient.wire.address import Address
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
 
 _PREFIX = "JITSERVER_"
-_KNOWN = tuple(field.name.upper() for field in dataclasses.fields(Settings))
+_KNOWN = tuple(map(str.upper, Settings._fields))
 _MIN_SIMILARITY = 0.8
 
 

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from jitserver.run.front import parsed, problem_of_report
+from jitclient.core.settings import Settings
+from jitclient.errors import SettingsError
+from jitserver.run import front
+from jitserver.run.front import parsed
 from jitserver.run.request import Command
 
 HEAVY = ("click", "rpyc", "jax", "numpy", "msgspec", "rich", "platformdirs", "asyncio", "subprocess", "inspect")
@@ -21,7 +24,6 @@ PARSED = {
     ("--report=json", "a.py", "--report"): Command("a.py", False, ["--report"], report="json"),
     ("--report", "--report=json", "a.py"): Command("a.py", False, [], report="json"),
     ("--report=a/run.html", "--report=run.json", "a.py"): Command("a.py", False, [], report="run.json"),
-    ("--report=html", "a.py"): None,
     ("--package",): None,
     ("--package", "a"): None,
     (): None,
@@ -37,12 +39,10 @@ def test_words(words: tuple[str, ...]) -> None:
 
 
 def test_the_variable_counts_without_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JITSERVER_REPORT", "run.html")
+    settings = Settings(report="run.html")
+    monkeypatch.setattr(front, "settings", lambda: settings)
     assert parsed(["a.py"]) == Command("a.py", False, [], report="run.html")
     assert parsed(["--report=json", "a.py"]) == Command("a.py", False, [], report="json")
-    monkeypatch.setenv("JITSERVER_REPORT", "run.txt")
-    assert parsed(["a.py"]) is None
-    assert problem_of_report(["a.py", "--report=html"]).startswith("JITSERVER_REPORT='run.txt': expected")
 
 
 def test_it_imports_nothing_heavy() -> None:
@@ -80,5 +80,14 @@ def test_options_of_all_commands_may_come_first(warm: Any) -> None:
 
 
 def test_a_report_after_the_name_of_a_package_is_checked() -> None:
-    assert "a.txt" in problem_of_report(["--package", "numpyro", "--report=a.txt", "a.py"])
-    assert not problem_of_report(["--package", "numpyro", "a.py", "--report=a.txt"])
+    with pytest.raises(SettingsError, match=r"--report='a.txt'"):
+        parsed(["--package", "numpyro", "--report=a.txt", "a.py"])
+    assert parsed(["--package", "numpyro", "a.py", "--report=a.txt"]) is not None
+
+
+@pytest.mark.parametrize(("name", "value"), [("JITSERVER_REPORT", "a.txt"), ("JITSERVER_TIMEOUT", "soon")])
+def test_a_variable_without_a_valid_value_is_a_usage_error(cold: Any, name: str, value: str) -> None:
+    cold.variables[name] = value
+    done = jitserver(cold, "run", cold.script("print(1)"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"Error: {name}='{value}': expected" in done.stderr
