@@ -20,6 +20,8 @@ from pathlib import Path
 
 MOST_FAILURES = 5
 _WHY_LINES = 4
+_RECORDS = os.environ.pop("JITSERVER_TEST_RECORDS", "")
+"""Folder for the records of all stages. No test sees the variable: one that runs this script would write there, too."""
 TESTS_FAILED = 1  # the exit status with which pytest says that all went well but tests
 
 
@@ -96,9 +98,9 @@ def run(*command: str) -> Run:
         sys.stdout.flush()
         status = subprocess.call(command, env={**os.environ, "JITSERVER_TEST_OUTCOMES": str(record)})
         print()  # a pytest that crashes leaves its line open
-        if folder_of_records := os.environ.get("JITSERVER_TEST_RECORDS"):
-            number = len(os.listdir(folder_of_records))
-            shutil.copy(record, Path(folder_of_records) / f"{number:02}-{command[-1][:60].replace('/', '_')}")
+        if _RECORDS:
+            number = len(os.listdir(_RECORDS))
+            shutil.copy(record, Path(_RECORDS) / f"{number:02}-{command[-1][:60].replace('/', '_')}")
         return Run(status, tuple(Outcome(**json.loads(line)) for line in record.read_text().splitlines()))
 
 
