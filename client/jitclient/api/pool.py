@@ -17,6 +17,7 @@ from jitclient.api.pool_keeping import Kept
 from jitclient.api.pool_setup import setup_of_program
 from jitclient.core.clock import monotonic
 from jitclient.core.settings import settings
+from jitclient.core.threads import Thread
 from jitclient.core.tracebacks import api_boundary, hide_machinery
 from jitclient.errors import SettingsError
 from jitclient.pools import on_dask, on_ray, tasks
@@ -149,9 +150,10 @@ class Pool(Executor):
         self._is_closed = False
         self._futures: set[Future[Any]] = set()
         # Also at the exit of the program: tasks that were submitted finish, as in other executors.
-        self._end = weakref.finalize(self, _shut_down, engine, self._futures, os.getpid())
+        self._end = weakref.finalize(self, _shut_down_later, engine, self._futures, os.getpid())
+        self._end.atexit = False
         # Before the hooks of the engines, which close their connections.
-        atexit.register(self._end)
+        atexit.register(_end_now, self._end)
 
     @api_boundary
     def submit(self, fn: Callable[..., _T], /, *args: Any, **kwargs: Any) -> "Future[_T]":
@@ -266,7 +268,7 @@ class Pool(Executor):
             for future in futures:
                 future.cancel()
         if wait:
-            self._end()
+            _end_now(self._end)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: Any) -> None:
         if error is not None and not isinstance(error, Exception):
@@ -323,6 +325,19 @@ def _values(
         shown.close()
         for future in waiting:
             future.cancel()
+
+
+def _end_now(end: "weakref.finalize[Any, Any]") -> None:
+    """Shut a pool down, unless that was done."""
+    if (left := end.detach()) is not None:
+        _shut_down(*left[2])
+
+
+def _shut_down_later(engine: Engine, futures: "set[Future[Any]]", owner: int) -> None:
+    """Shut a pool down that nothing refers to any more. The thread in which that shows waits for no task."""
+    ending = Thread(lambda: _shut_down(engine, futures, owner), "pool: end")
+    ending.start()
+    atexit.register(ending.join)
 
 
 def _shut_down(engine: Engine, futures: "set[Future[Any]]", owner: int) -> None:

@@ -94,7 +94,8 @@ class OnDask:
 
     def note_begun(self) -> None:
         """Let the futures of tasks that workers have begun say so."""
-        for key in itertools.chain.from_iterable(self.client.processing().values()):
+        # The workers know: the scheduler also names tasks that it has only sent to them.
+        for key in itertools.chain.from_iterable(self.client.run(_executing, on_error="ignore").values()):
             if (ours := self._tasks.get(key)) is not None:
                 _is_wanted(ours)
 
@@ -128,6 +129,11 @@ class OnDask:
         """End the workers of the pool."""
         self._done.put(None)
         self._ends.close()
+
+
+def _executing(dask_worker: Any) -> list[str]:
+    """Return the keys of the tasks that run on this worker; Dask gives the worker to a parameter of this name."""
+    return [task.key for task in dask_worker.state.executing]
 
 
 def _is_wanted(ours: "Future[list[Outcome]]") -> bool:

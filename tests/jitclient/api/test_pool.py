@@ -4,6 +4,7 @@ Functions are made inside the tests, and so travel by value: a worker would impo
 """
 
 import concurrent.futures
+import gc
 import importlib
 import os
 import signal
@@ -168,6 +169,7 @@ def test_a_shutdown_finishes_or_cancels(
     )
     until(Path(f"{path}-begun").exists, "the task to begin")
     waiting = pool.submit(abs, -1)
+    until(lambda: len(sum(pool.client.processing().values(), ())) == 2, "the scheduler to know both tasks")
     pool.shutdown(wait=False, cancel_futures=True)
     assert waiting.cancelled()
     with pytest.raises(RuntimeError, match="after shutdown"):
@@ -176,6 +178,24 @@ def test_a_shutdown_finishes_or_cancels(
     pid = running.result()
     pool.shutdown()
     until(lambda: not alive(pid), "the worker to end")
+
+
+def test_a_pool_that_is_dropped_finishes_without_the_thread_that_drops_it(
+    shared_daemon: str, gate: tuple[str, Callable[[], None]], until: Callable[..., Any]
+) -> None:
+    path, release = gate
+    pool = jitclient.pool("local:1")
+    running = pool.submit(
+        lambda path: Path(f"{path}-begun").touch() or Path(path).open("rb").close() or os.getpid(), path
+    )
+    until(Path(f"{path}-begun").exists, "the task to begin")
+    waiting = pool.submit(abs, -1)
+    del pool
+    gc.collect()
+    assert not running.done()
+    release()
+    assert waiting.result() == 1
+    until(lambda: not alive(running.result()), "the worker to end")
 
 
 def test_an_interrupt_ends_what_runs(
