@@ -223,7 +223,6 @@ class JitService(Service):  # type: ignore[misc]
             slots=entry.program.slots,
             callbacks=entry.program.callbacks,
             foreign=entry.program.foreign,
-            rebinds=entry.program.rebinds,
             has_effects=entry.program.has_effects,
             level=level,
             saved=0.0 if made else sum(seconds.values()),

@@ -22,7 +22,7 @@ from jitclient.jaxside.ffi import foreign_functions, raise_if_unknown, register
 from jitclient.jaxside.leaked_tracers import raise_if_used
 from jitclient.jaxside.over_leaves import OverLeaves
 from jitclient.wire.array_transport import host_form, nbytes_of
-from jitclient.wire.messages import Evidence, ForeignFunction, Lookup, Rebind, Signature, Slot, Spec, Traced
+from jitclient.wire.messages import Evidence, ForeignFunction, Lookup, Signature, Slot, Spec, Traced
 from jitserver.programs import callbacks, context, executables, phases, placement, portable
 from jitserver.programs.devices import device_arrays, memories
 from jitserver.programs.devices.backend import backend
@@ -57,7 +57,6 @@ class Program:
     slots: tuple[Slot, ...] = ()  # interfaces of its callbacks
     callbacks: bytes = b""  # functions of its callbacks, as objects from its trace
     foreign: tuple[ForeignFunction, ...] = ()  # registered before its executable is loaded
-    rebinds: tuple[Rebind, ...] = ()  # what its trace changed
     has_effects: bool = False
     # XLA can serialize the executable only before its first run.
     must_serialize_first: bool = False

@@ -239,7 +239,7 @@ class Programs:
             self._agreed.put(name, agreed)
         request = msgspec.structs.replace(candidate.request, manifest=settled.manifest)
         entry = candidate.entry
-        entry.program.agreed_order_free, entry.program.rebinds = settled.order_free, settled.rebinds
+        entry.program.agreed_order_free = settled.order_free
         if entry.info.key != base.text:  # it is already settled under another manifest
             entry = self._entry(info_of(base.text, request, entry.program), entry.program)
         self._keep(key, entry, request, candidate.payload)
@@ -509,25 +509,24 @@ class Programs:
             capture = self.cache.store.blob(stored.capture)
         if capture is None:
             return None
-        facts = serialization.facts_in(stored.facts)
-        entry, made = self._once.get(key.text, lambda: self._make_equal(key, request, bytes(capture), facts))
+        compared = serialization.evidence_in(stored.facts)
+        entry, made = self._once.get(key.text, lambda: self._make_equal(key, request, bytes(capture), compared))
         if made:
             before, now = stored.info, entry.info
             now.hits, now.saved, now.pinned = before.hits, before.saved, before.pinned
             entry.program.why_remade = why
         return entry
 
-    def _make_equal(self, key: CallKey, request: Prepare, payload: bytes, facts: serialization.Facts) -> Entry:
+    def _make_equal(self, key: CallKey, request: Prepare, payload: bytes, evidence: bytes) -> Entry:
         """Make a program again that was compared with a client's trace; its evidence must be the same.
 
         Raises:
             CaptureError: the new trace gives a different program.
         """
         built = self._build(key, request, payload)
-        if built.evidence != facts.evidence:
+        if built.evidence != evidence:
             raise CaptureError(f"tracing {request.name} again gives a different program")
         built.forget_trace()
-        built.agreed_order_free, built.rebinds = facts.agreed_order_free, facts.rebinds
         return self._keep(key, self._entry(info_of(key.text, request, built), built), request, payload)
 
     def _trace(self, request: Prepare, payload: bytes) -> Program:

@@ -7,7 +7,7 @@ import msgspec
 
 from jitclient.capture.codec import values
 from jitclient.jaxside.ffi import register
-from jitclient.wire.messages import ForeignFunction, Message, Rebind, Signature, Slot, Spec
+from jitclient.wire.messages import ForeignFunction, Message, Signature, Slot, Spec
 from jitserver.programs import executables
 from jitserver.programs.callbacks import Executables
 from jitserver.programs.program import Program, from_portable
@@ -32,7 +32,6 @@ class Facts(Message):
     lookup_digest: bytes = b""
     agreed_order_free: bytes = b""
     foreign: tuple[ForeignFunction, ...] = ()
-    rebinds: tuple[Rebind, ...] = ()
 
 
 def facts_of(program: Program, settings: tuple[tuple[str, bytes], ...]) -> bytes:
@@ -46,9 +45,9 @@ def facts_of(program: Program, settings: tuple[tuple[str, bytes], ...]) -> bytes
     return msgspec.msgpack.encode(Facts(settings=settings, **same))
 
 
-def facts_in(facts: bytes) -> Facts:
-    """Return the fields of a serialized program. Its `evidence` is empty if no client compared it."""
-    return unpacked(facts, Facts)
+def evidence_in(facts: bytes) -> bytes:
+    """Return the digest of the evidence of a serialized program; empty if no client compared it."""
+    return unpacked(facts, Facts).evidence
 
 
 def executable_of(program: Program) -> bytes:

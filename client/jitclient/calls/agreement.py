@@ -12,16 +12,13 @@ from jitclient.errors import CaptureError, ProgramsDiffer
 from jitclient.jaxside.evidence import difference_of_evidence, has_same_order, is_same_without_order
 from jitclient.jaxside.ffi import is_of_program
 from jitclient.session.failures import TraceFailed
-from jitclient.wire.messages import UNOBSERVED, Evidence, Manifest, Prepared, Rebind, Settle, State, Verb
-
-_CAPTURED = "the captured values"
+from jitclient.wire.messages import UNOBSERVED, Evidence, Manifest, Prepared, Settle, State, Verb
 
 
 class Agreement(NamedTuple):
     """Agreement of the own trace with the daemon's."""
 
     capture: Capture  # after the trace
-    rebinds: tuple[Rebind, ...]  # what the trace changed
     functions: Functions  # the functions that the program calls back
     order_free: bytes  # digest without the order of the traces, if they differ in their order alone
 
@@ -38,7 +35,7 @@ def agreed(miss: Miss, prepared: Prepared) -> Agreement:
     foreign = own.foreign_functions()
     if any(map(is_of_program, foreign)) or foreign != prepared.foreign:
         raise TracesDifferError("the daemon has other foreign functions (jax.ffi)")
-    after, rebinds = _after_trace(miss)
+    after = unchanged(miss)
     structure, functions = miss.rebuilt(prepared)
     difference, order_free = difference_of_evidence(own.evidence(miss.ref), prepared.evidence), b""
     if difference and (mine := own.order_free(miss.ref)):
@@ -53,7 +50,7 @@ def agreed(miss: Miss, prepared: Prepared) -> Agreement:
     )
     if difference:
         raise TracesDifferError(f"the daemon's trace differs: {difference}")
-    return Agreement(after, rebinds, functions if order_free else own.callbacks(), order_free)
+    return Agreement(after, functions if order_free else own.callbacks(), order_free)
 
 
 def check_hit(miss: Miss, prepared: Prepared) -> None:
@@ -84,27 +81,16 @@ def unchanged(miss: Miss) -> Capture:
     Raises:
         TracesDifferError: the trace changed something, a side effect that must happen in each process.
     """
-    after, rebinds = _after_trace(miss)
-    if rebinds:
-        raise _trace_changes(miss, _CAPTURED)
-    return after
-
-
-def _after_trace(miss: Miss) -> tuple[Capture, tuple[Rebind, ...]]:
-    """Return the capture of the function after its trace, and what processes that find the program must change."""
     if changed := miss.own.reads.nonrepeatable:
         raise _trace_changes(miss, changed)
     try:
         after = miss.identify_again().captured
     except CaptureError as error:
-        raise _trace_changes(miss, f"{_CAPTURED}: {error}") from error
-    if after.key == miss.identity.captured.key:
-        return after, ()
-    miss.record_change(after)
-    rebinds = miss.rebinds()
-    if not rebinds:
-        raise _trace_changes(miss, _CAPTURED)
-    return after, rebinds
+        raise _trace_changes(miss, f"the captured values: {error}") from error
+    if after.key != miss.identity.captured.key:
+        miss.record_change(after)
+        raise _trace_changes(miss, "the captured values")
+    return after
 
 
 def _trace_changes(miss: Miss, changed: str) -> TracesDifferError:
@@ -127,9 +113,9 @@ def changed_data(miss: Miss) -> list[str]:
     return differing
 
 
-def settle(miss: Miss, refusal: str = "", order_free: bytes = b"", rebinds: tuple[Rebind, ...] = ()) -> None:
+def settle(miss: Miss, refusal: str = "", order_free: bytes = b"") -> None:
     """Report the outcome to the daemon, which then offers the program to other processes, or refuses the function."""
-    settled = Settle(miss.identity.lookup, miss.wanted.name, manifest_of(miss), refusal, order_free, rebinds)
+    settled = Settle(miss.identity.lookup, miss.wanted.name, manifest_of(miss), refusal, order_free)
     miss.session.ask(Verb.SETTLE, settled, None)
 
 

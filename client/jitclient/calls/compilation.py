@@ -105,9 +105,9 @@ def _found(miss: Miss, where: Where) -> Program | None:
         lookup = msgspec.structs.replace(miss.identity.lookup, unverified=unverified)
         found, generation = miss.look_up(lookup, captured.object_at)
         if found.prepared is not None:
-            if miss.facts.verify == "always" and miss.facts.can_trace:
-                check_hit(miss, found.prepared)  # first, because a program may change what a trace reads
             program = miss.program_of_daemon(found.prepared, generation)
+            if miss.facts.verify == "always" and miss.facts.can_trace:
+                check_hit(miss, found.prepared)
             miss.report(lookup, found.prepared)
             return program
     return None
@@ -142,7 +142,7 @@ def _made_and_compared(miss: Miss) -> Program:
         with failures_to_capture_error():
             with events.log.span("compare", miss.wanted.name):
                 agreement = agreed(miss, prepared)
-            settle(miss, order_free=agreement.order_free, rebinds=agreement.rebinds)
+            settle(miss, order_free=agreement.order_free)
             unflatten = miss.own.unflatten()
             program = miss.program(prepared, generation, agreement.capture, unflatten, agreement.functions)
     except TracesDifferError as error:

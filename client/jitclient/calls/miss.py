@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +19,6 @@ from jitclient.calls.failures import CaptureNeededError, InputsChangedError
 from jitclient.calls.identity import Identity, identify, manifests_of
 from jitclient.calls.own_trace import OwnTrace
 from jitclient.calls.program import Program
-from jitclient.calls.rebinds import contents, rebind, rebinds_since
 from jitclient.calls.specialisation import Specialisation
 from jitclient.calls.where_to_trace import Decision, Facts, where_to_trace
 from jitclient.capture.budget import Budget
@@ -36,7 +35,7 @@ from jitclient.jaxside.context import on_mesh
 from jitclient.jaxside.static_leaves import StaticLeaf
 from jitclient.session import programs
 from jitclient.session.session import Session
-from jitclient.wire.messages import DeviceInfo, Evidence, Found, Lookup, Manifest, Prepare, Prepared, Rebind, Verb
+from jitclient.wire.messages import DeviceInfo, Evidence, Found, Lookup, Manifest, Prepare, Prepared, Verb
 
 Functions = Sequence[Callable[..., tuple[Any, ...]]]
 """Functions that a program calls back, in the order of their slots."""
@@ -79,7 +78,6 @@ class Miss:
         self._extras: tuple[Any, ...] = ()  # of `captured`
         self._expected: frozenset[str] = frozenset()  # names of data that other processes' traces read
         self._loaded: Collection[str] = ()  # modules that the trace has loaded
-        self._held: Mapping[int, Any] = {}  # contents of cells before the trace
         self._seen: tuple[str, Sequence[DeviceInfo]] | None = None
 
     def decide(self, **facts: Any) -> Decision:
@@ -174,7 +172,6 @@ class Miss:
         start = perf_counter()
         key = "" if self.captured is None else self.captured.function_key
         before = set(sys.modules)
-        self._held = {} if self.captured is None else contents(self.captured)
         with events.log.span("trace", wanted.name):
             self.own.run(platform, devices, wanted.order, (key, stamp_of(self.inputs)), self._expected)
         self._loaded = sys.modules.keys() - before
@@ -192,11 +189,6 @@ class Miss:
     def record_change(self, now: Capture) -> None:
         """Record that the trace changed the captured state; `now` is the capture after the trace."""
         self.own.record_change((now.function_key, stamp_of(self.inputs)))
-
-    def rebinds(self) -> tuple[Rebind, ...]:
-        """Return what the trace has put into cells of closures; empty if it changed anything else, too."""
-        captured = self.identity.captured
-        return rebinds_since(self._held, captured, lambda: self.identify_again().captured.key == captured.key)
 
     def check_arguments(self) -> None:
         """Check that JAX and jitserver's trees see the same leaves.
@@ -268,11 +260,8 @@ class Miss:
     def program_of_daemon(self, prepared: Prepared, generation: int) -> Program:
         """Return a program that the daemon traced, or that was found."""
         structure, functions = self.rebuilt(prepared)
-        unflatten, watched = tree.unflattener_of_sent(structure), self.identity.captured
-        if prepared.rebinds:
-            rebind(watched, prepared.rebinds)
-            watched = self.identify_again().captured
-        return self.program(prepared, generation, watched, unflatten, functions)
+        unflatten = tree.unflattener_of_sent(structure)
+        return self.program(prepared, generation, self.identity.captured, unflatten, functions)
 
     def program(
         self,

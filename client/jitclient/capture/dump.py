@@ -4,7 +4,7 @@ import io
 import pickle
 import re
 from collections.abc import Callable
-from types import CellType, CodeType, FunctionType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from jitclient.capture.ambient.patches import raise_if_patched
@@ -76,7 +76,7 @@ class Capture(ObjectIndex):
         made = _nodes(schedule.steps)
         super().__init__(extras, [node.obj for node in made if node.op in INDEXED_OPS])
         self._located = [node.obj for node in made if node.op in LOCATED_OPS]
-        self._shared: dict[int | None, Any] = {node.index: node.obj for node in made if node.op in IDENTITY_OPS}
+        self._shared = {node.index: node.obj for node in made if node.op in IDENTITY_OPS}
         self.payload = _pickled(schedule.steps, function, values, walk.walker.is_address)
         self.key = digest(self.payload).hex()
         self.function_key = (
@@ -95,10 +95,6 @@ class Capture(ObjectIndex):
             LookupError: there is no such object, or its identity does not matter.
         """
         return self._shared[number]
-
-    def cells(self) -> dict[int, CellType]:
-        """Return the closures' cells, each under its number for `made_at`."""
-        return {number: cell for number, cell in self._shared.items() if type(cell) is CellType and number is not None}
 
     def code_at(self, owner: int, part: int) -> tuple[CodeType, dict[str, Any]]:
         """Return the code object at a place, and the globals that it reads.

@@ -14,7 +14,7 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 23
+PROTOCOL = 22
 """Version of the protocol, compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, REPLY, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK, ANNOTATE = 16, 17, 18, 19, 20, 21, 22, 23, 24
@@ -324,22 +324,12 @@ class Prepare(Message):
     force_trace: bool = False
 
 
-class Rebind(Part, frozen=True):
-    """Cell of a closure, by its number in the capture, and the number or text to which a trace of the function sets it.
-
-    A process that finds the program sets it, too.
-    """
-
-    cell: int
-    value: Value
-
-
 class Settle(Message):
     """Result of the client's comparison of its own trace with the prepared program.
 
     If the traces agree, processes with this manifest find the program from now on. If there is a reason `why` not,
     functions with this manifest are traced in each process. `order_free` is the digest of the trace without its order,
-    if the traces differ only in their order. `rebinds` is what the trace changed.
+    if the traces differ only in their order.
     """
 
     lookup: Lookup
@@ -347,7 +337,6 @@ class Settle(Message):
     manifest: Manifest
     why: str = ""
     order_free: bytes = b""
-    rebinds: Annotated[tuple[Rebind, ...], Items] = ()
 
 
 class State(Message):
@@ -402,7 +391,6 @@ class Prepared(Message):
     saved_compiling: float = 0.0  # those of them that compiling took, which JAX's own cache would save as well
     why: str = ""  # why a program was remade
     foreign: tuple[ForeignFunction, ...] = ()
-    rebinds: tuple[Rebind, ...] = ()
     phases: tuple[Phase, ...] = ()  # of the work on this request
 
 

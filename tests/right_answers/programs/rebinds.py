@@ -1,16 +1,13 @@
-"""Functions whose trace puts other numbers and texts into closures, which other functions read afterwards."""
+"""Functions whose trace puts other numbers and texts into closures, which other functions read afterwards.
+
+JAX keeps the trace of an inner jitted function: a second function that calls it does not run it again, and finds the
+variable as the first trace left it. A hit that only set the variable would let the second trace run it once more.
+"""
 
 import jax
 import jax.numpy as jnp
 import optax
 
-WARM = [
-    "case_a_schedule_with_a_cosine",
-    "case_a_schedule_in_a_step",
-    "case_a_number_that_is_converted",
-    "case_a_counter_and_a_text",
-    "case_a_counter_of_another_function",
-]
 X = jnp.arange(3.0)
 
 
@@ -86,3 +83,22 @@ def case_a_counter_and_a_list(jit):
 
     step = jit(counts)
     return [step(X), calls, seen, step(X), calls, seen]
+
+
+def case_a_counter_in_an_inner_function_of_jax(jit):
+    counts, shown = counting()
+    inner = jax.jit(counts)
+    return [jit(lambda x: inner(x) * 2)(X), jit(lambda x: inner(x) * 3)(X), shown()]
+
+
+def case_a_number_that_is_converted_after_its_use(jit):
+    steps = 3
+
+    def uses(x):
+        nonlocal steps
+        y = x * steps
+        steps = float(steps)
+        return y
+
+    inner, x = jax.jit(uses), jnp.arange(3)
+    return [jit(lambda x: inner(x) * 2)(x), jit(lambda x: inner(x) * 3)(x)]
