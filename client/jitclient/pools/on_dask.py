@@ -40,6 +40,7 @@ _PORTS = range(20_000, 32_000)
 _START_SECONDS = 180.0
 _LOOPBACK = "127.0.0.1"
 _COMMAND = "pool-worker"
+_ANSWER_SECONDS = 5.0
 _MAX_TOGETHER = 1000
 _QUIET = {"DASK_LOGGING__DISTRIBUTED": "critical"}
 """Dask logs each start and end of a worker. A pool says what matters itself."""
@@ -94,8 +95,13 @@ class OnDask:
 
     def note_begun(self) -> None:
         """Let the futures of tasks that workers have begun say so."""
-        # The workers know: the scheduler also names tasks that it has only sent to them.
-        for key in itertools.chain.from_iterable(self.client.run(_executing, on_error="ignore").values()):
+        # The workers know: the scheduler also names tasks that it has only sent to them. A worker may hang.
+        told: list[Mapping[str, Sequence[str]]] = []
+        asking = Thread(lambda: told.append(self.client.run(_executing, on_error="ignore")), "pool: begun")
+        asking.start()
+        asking.join(_ANSWER_SECONDS)
+        begun = told[0] if told else self.client.processing()
+        for key in itertools.chain.from_iterable(begun.values()):
             if (ours := self._tasks.get(key)) is not None:
                 _is_wanted(ours)
 
