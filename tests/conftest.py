@@ -10,6 +10,7 @@ import faulthandler
 import gc
 import itertools
 import json
+import math
 import os
 import shutil
 import signal
@@ -315,6 +316,12 @@ def cli() -> Callable[..., subprocess.CompletedProcess[str]]:
 def counts() -> Callable[..., dict[str, Any]]:
     """The counters of the daemon at an address (the shared one by default)."""
     return status
+
+
+@pytest.fixture
+def on_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs stay on the daemon, as on an accelerator."""
+    monkeypatch.setattr("jitclient.calls.moved_in._FIRST_CALLS", math.inf)
 
 
 @pytest.fixture(scope="session")

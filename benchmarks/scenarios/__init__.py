@@ -9,6 +9,7 @@ NAMES = (
     "restart",
     "small_call",
     "pipelined",
+    "loops",
     "array_size",
     "remote",
     "over_ssh",

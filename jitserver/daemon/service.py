@@ -203,6 +203,12 @@ class JitService(Service):  # type: ignore[misc]
         _session(connection)
         self.engine.programs.settle(settled)
 
+    @verb(messages.Load)
+    def exposed_load(self, connection: DaemonConnection, request: messages.Load) -> messages.Executable:
+        entry = _session(connection).executable(request.executable)
+        data = self.engine.programs.executable_of(entry)
+        return messages.Executable(len(data), bytes(data) if len(data) <= request.max_bytes else b"")
+
     @verb(messages.Inspect)
     def exposed_inspect(self, connection: DaemonConnection, request: messages.Inspect) -> messages.Inspected:
         return inspected(_session(connection).executable(request.executable).program, request.what)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 from jax.experimental import serialize_executable
 
 from jitclient.core.digests import digest
@@ -177,7 +176,7 @@ def from_bytes(data: bytes | memoryview, callbacks: Sequence[Callable[..., Any]]
 
 def _from_bytes(data: bytes | memoryview, callbacks: Sequence[Callable[..., Any]]) -> jax.stages.Compiled:
     if backend().runs_on_host:
-        _register_native_functions()
+        internals.register_native_functions()
     payload, in_tree, out_tree, numbers = pickle.loads(data)
     by_number = {device.id: device for device in jax.devices()}
     devices = [by_number[number] for number in numbers]
@@ -232,13 +231,3 @@ def _devices(compiled: jax.stages.Compiled) -> list[int]:
     """Return the ids of an executable's devices, in the executable's order, which the sets of its shardings lack."""
     executable: Any = compiled.runtime_executable()
     return [device.id for device in executable.local_devices()]
-
-
-@functools.cache
-def _register_native_functions() -> None:
-    """Make JAX register the addresses of LAPACK functions.
-
-    JAX does so when it first lowers an operation that needs them. An executable that calls them before that would crash
-    the process.
-    """
-    jax.jit(jnp.linalg.eigh).lower(jax.ShapeDtypeStruct((2, 2), "float32"))

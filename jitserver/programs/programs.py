@@ -397,6 +397,14 @@ class Programs:
         data = self._executable_of(entry)
         return lambda: data
 
+    def executable_of(self, entry: Entry) -> bytes | memoryview:
+        """Return the serialized executable of a program; empty if it cannot be serialized."""
+        stored = self.cache.stored(entry.key)
+        found = None if stored is None else self.cache.store.blob(stored.executable)
+        if found is not None or entry.program.must_serialize_first:
+            return found or b""
+        return self._executable_of(entry)
+
     def _executable_of(self, entry: Entry) -> bytes:
         if self.journal.strikes.count(entry.key, _STORING) >= _MAX_DISK_STRIKES:
             return b""

@@ -33,6 +33,7 @@ COMPARED = {
     "restart": {"JAX's disk cache"},
     "small_call": {"bare socket", "plain jax.jit", "tutorial", "Ray actor", "Dask actor"},
     "pipelined": {"plain jax.jit", "Ray actor"},
+    "loops": {"plain jax.jit"},
     "array_size": {"bare socket", "plain jax.jit", "tutorial", "Ray actor", "Dask actor"},
     "remote": {"bare TCP socket"},
     "over_ssh": {"bare ssh"},

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 import jitclient
-from jitclient.calls import general_path
+from jitclient.calls import general_path, moved_in
 from jitclient.session import process
 from jitclient.wire.address import Address
 from jitserver.daemon import runs
@@ -37,6 +37,7 @@ from jitserver.store.write_behind import Writer
 from jitserver.system.shared_memory import Pool
 
 CALLS = 64
+moved_in._FIRST_CALLS = 10**9  # programs stay on the daemon, as on an accelerator
 FOLDERS = (str(Path(jitclient.__file__).parent), str(Path(runs.__file__).parents[1]))
 NAMES = ("MainThread", "connection", "MainThread's socket", "connection's socket", OTHERS := "other threads")
 counts: collections.Counter[str] = collections.Counter()
@@ -120,6 +121,13 @@ found = {
     "pipelined": measured_in_batches(),
     "100 resident leaves": measured(lambda: chain(many)),
 }
+moved_in._FIRST_CALLS, moved_in._BYTES_PER_CALL = 1, 1 << 30
+last = jitclient.jit(lambda x, y: (x * y).sum())
+of_jax = jax.numpy.ones((8, 8))
+last(of_jax, x)
+moved_in._wait()
+found["moved in"] = measured(lambda: float(last(of_jax, x)))
+moved_in._FIRST_CALLS = 10**9
 general_path.renewed = lambda plans, *_: plans  # no more of them
 other = jitclient.jit(lambda x, y, z: x * y * z)
 found["small, without a plan"] = measured(lambda: np.asarray(other(x, x, x)))

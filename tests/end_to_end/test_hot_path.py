@@ -19,6 +19,7 @@ MOST = {
     # An average of 8.8 to 9.1 by how the calls fall into batches: one function more per call would exceed it. On the
     # daemon, one more where a Run comes in two reads.
     "pipelined": (9.5, 5),
+    "moved in": (5, 0, 0, 0),
     "small, without a plan": (39, 4, 2, 2),
     "resident, without a plan": (29, None),
 }
@@ -45,7 +46,7 @@ READ_IN_PLACE = pytest.mark.cpu(reason="the daemon reads small results from the 
 )
 def test_a_call_takes_no_more_steps_than_before(case: str, counted: dict[str, list[float]]) -> None:
     for found, most in zip(counted[case], MOST[case], strict=False):
-        assert most is None or 0 < found <= most
+        assert most is None or 0 < found <= most or found == most == 0
 
 
 @pytest.mark.parametrize("case", [case for case, most in MOST.items() if len(most) == 4])

@@ -33,6 +33,14 @@ class LocalRow(msgspec.Struct):
     why: str
 
 
+class MovedRow(msgspec.Struct):
+    """Program that this process loaded and ran itself, after so many calls that the daemon ran."""
+
+    program: str
+    calls: int
+    times: int
+
+
 class JaxRow(msgspec.Struct):
     """Compilations that jax found, and those that it made in this process."""
 
@@ -72,6 +80,7 @@ class Report(msgspec.Struct):
     jax: JaxRow | None = None
     packages: list[PackageRow] = []
     imports: ImportsRow | None = None
+    moved_in: list[MovedRow] = []
 
 
 def print_report(
@@ -112,6 +121,7 @@ def report_of(
         jax if jax.found + jax.compiled else None,
         [PackageRow(name, len(seconds), sum(seconds)) for name, seconds in took.items()],
         imports,
+        [MovedRow(name, int(calls), times) for (name, calls), (times, _) in log.counted("moved in").items()],
     )
 
 
@@ -128,6 +138,9 @@ def lines(of: Report) -> Iterator[str]:
     )
     yield from _rows(
         "hits", [f"{counts['memory']} in memory, {counts['disk']} on the disk{shared}; {counts['made']} made{again}"]
+    )
+    yield from _rows(
+        "here", [f"{row.program} after {_number(row.calls, 'call')}{_times(row.times)}" for row in of.moved_in]
     )
     if of.jax is not None:
         found = f", {_saved(of.jax.saved_seconds)}" if of.jax.found else ""

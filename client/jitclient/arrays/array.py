@@ -81,7 +81,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
     _generation: int
     _drops: Drops
     _value: HostArray | None
-    _local: weakref.ref[Any] | None
+    _local: Any
     _siblings: "tuple[weakref.ref[Array], ...]"
     _call: Repeatable | None
     deleted: bool
@@ -159,13 +159,15 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
 
     def is_deleted(self) -> bool:
         """Return whether the array was donated to a call, or deleted."""
+        if self._local is not None and self._local.is_deleted():
+            self.delete()
         return self.deleted
 
     @api_boundary
     def delete(self) -> None:
         """Free the array on the daemon. Later uses raise."""
         self.deleted = True
-        self._value = None
+        self._value = self._local = None
         self.__del__()
 
     # ---- values
@@ -182,9 +184,9 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         Raises:
             BaseException: the call that should have computed the array raised it.
         """
-        if self.deleted:
+        if self.is_deleted():
             raise runtime_error("INVALID_ARGUMENT: BlockHostUntilReady() called on deleted or donated buffer")
-        if self._value is None:
+        if not self._is_here():
             self._ask([self], fetch=False)
         return self
 
@@ -192,7 +194,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
     def is_ready(self) -> bool:
         """Return whether the array is computed."""
         self._check_alive()
-        return self._value is not None or self._session.is_answered(self._handle)
+        return self._is_here() or self._session.is_answered(self._handle)
 
     __hash__ = None  # type: ignore[assignment]  # as in JAX: the value could change under donation
 
@@ -204,20 +206,23 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
     def in_process(self) -> Any:
         """Return the value as an array of this process's own jax if that is loaded, else of numpy.
 
-        The object stays the same while it is referenced, so that a trace that uses it twice has one constant.
+        The object stays the same, so that a trace that uses it twice has one constant, and a call that donates it takes
+        this array, too.
         """
         self._check_alive()
-        local = self._local() if self._local is not None else None
-        if local is None or local.is_deleted():
+        local = self._local
+        if local is None:
             local = self.placed(by_value(self._fetched(), self.spec))
-            self._local = weakref.ref(local) if "jax" in sys.modules else None
+            if "jax" in sys.modules:
+                # From now on, the value is there: memory for one is enough.
+                self._local, self._value = local, None
         return local
 
     # ---- as an argument
 
     def is_at(self, session: Session) -> bool:
         """Return whether the daemon of `session` has the array."""
-        return session is self._session and session.generation == self._generation and not self.deleted
+        return session is self._session and session.generation == self._generation and not self.is_deleted()
 
     def handle_in(self, session: Session) -> int | None:
         """Return the handle at the daemon of `session`, or None if the value must be sent there.
@@ -225,11 +230,11 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         Raises:
             ArrayLost: the array was lost with its daemon.
         """
-        if self.deleted:
+        if self.deleted or self._local is not None:
             self._check_alive()
         if session is self._session and session.generation == self._generation:
             return self._handle
-        if self._value is None and session is self._session:
+        if not self._is_here() and session is self._session:
             if self._call is not None and self._call.repeat():
                 return self.handle_in(session)
             raise ArrayLost(f"{self._label()} was lost with its daemon: {session.why_lost}")
@@ -246,10 +251,10 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
 
     def _fetched(self) -> HostArray:
         self._check_alive()
-        if self._value is None:
+        if not self._is_here():
             self._ask([self, *self._unfetched_siblings()], fetch=True)
-        assert self._value is not None
-        return self._value
+        value = self._value  # read once: another thread may make the array of this process meanwhile
+        return self._of_local() if value is None else value
 
     def _ask(self, arrays: "Sequence[Array]", fetch: bool) -> None:
         """Wait until `arrays` are computed, of which this array is the first; if `fetch`, get all their values.
@@ -290,7 +295,15 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         """Return the small results of the same call that are not fetched yet: they are likely to be fetched next."""
         siblings, self._siblings = [sibling() for sibling in self._siblings], ()
         alive = [array for array in siblings if array is not None and array is not self and not array.deleted]
-        return [array for array in alive if array._value is None]
+        return [array for array in alive if not array._is_here()]
+
+    def _is_here(self) -> bool:
+        return self._value is not None or self._local is not None
+
+    def _of_local(self) -> HostArray:
+        """Return the value of this process's own array."""
+        value = sys.modules["jax"].random.key_data(self._local) if is_key(self.spec) else self._local
+        return np.asarray(value)
 
     def _lost(self, error: BaseException) -> BaseException:
         if isinstance(error, DaemonDraining):
@@ -303,7 +316,7 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         return as_exhausted(error) if isinstance(error, ArrayBudgetExceeded) else error
 
     def _check_alive(self) -> None:
-        if self.deleted:
+        if self.is_deleted():
             raise RuntimeError(f"Array has been deleted with shape={self._short()}.")
 
     def _label(self) -> str:

@@ -16,8 +16,9 @@ from jitclient.calls.deps import Deps
 from jitclient.calls.failures import OwnFailure
 from jitclient.calls.identity import raise_if_ambient
 from jitclient.calls.in_process import InProcess
+from jitclient.calls.moved_in import LocalCalls
 from jitclient.calls.own_trace import OwnTrace
-from jitclient.calls.plan import Plan, SplitCall, renewed
+from jitclient.calls.plan import MAX_PLANS, Plan, SplitCall, renewed
 from jitclient.calls.program import Program
 from jitclient.calls.raised import Raised
 from jitclient.calls.specialisation import Specialisation
@@ -77,6 +78,9 @@ class GeneralPath:
         self._last: tuple[_Key, Program] | None = None
         # Calls that run in this process until a time, as long as their captures are current.
         self._here: dict[_Key, tuple[Capture | None, float]] = {}
+        self._local: LocalCalls | None = None
+        self._has_static_leaves = has_static_leaves
+        self._is_daemon_missing = False
         self._warned = False
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], lost: DaemonLost | None) -> Any:
@@ -105,16 +109,28 @@ class GeneralPath:
                 session.count_local_run()
                 return self.in_process.call(args, kwargs)
 
+            local: LocalCalls | None = None
+
             def attempt() -> Any:
-                nonlocal program
+                nonlocal program, local
+                if self._is_daemon_missing:
+                    session.connect()  # before a capture, which would be for nothing
+                    self._is_daemon_missing = False
                 program = self._program_at(session, key, call)
+                local = None if program.moving.done is None else self._local_calls(program)
+                if local is not None:
+                    run = functools.partial(program.call, call.leaves)
+                    return local.call(args, kwargs, run, program.moving.fast_program)
                 return program.call(call.leaves, functools.partial(self._again, key, call, program))
 
             result = attempted(session, attempt, lost)
             assert program is not None
             # Plans do not ask the guard.
             if self._deps is None and not is_guarded:
-                self.plans = renewed(self.plans, program, here, call, functools.partial(self._again, key))
+                if local is None or local.plan is None:
+                    self.plans = renewed(self.plans, program, here, call, functools.partial(self._again, key))
+                elif local.plan not in self.plans:
+                    self.plans = (local.plan, *self.plans)[:MAX_PLANS]
             return result
         except Raised as raised:
             raised.raise_error()
@@ -124,6 +140,7 @@ class GeneralPath:
                 raise
             if isinstance(error, _NO_DAEMON):
                 client_device.release()
+                self._is_daemon_missing = True
             elif isinstance(error, CaptureError) and key is not None:
                 self._here[key] = self._capture, math.inf
             elif isinstance(error, Incompatible) and key is not None:
@@ -146,6 +163,15 @@ class GeneralPath:
         result = self.in_process.call(args, kwargs)
         self._warn(CaptureError(f"jitserver failed ({type(wrong).__name__}: {str(wrong)[:200]}). Please report this"))
         return result
+
+    def _local_calls(self, program: Program) -> LocalCalls | None:
+        """Return the calls that this process makes itself; None if those of a program that has moved in cannot be."""
+        if program.order is not None or self._deps is not None or self._has_static_leaves:
+            return None
+        if self._local is None or not self._local.is_current():
+            watch = None if program.capture is None else program.capture.watch
+            self._local = LocalCalls(self._fun, self._name, self._options, watch)
+        return None if self._local.plan is None else self._local
 
     def _again(self, key: _Key, call: SplitCall, before: Program, leaves: Sequence[Any]) -> list[Array]:
         """Make a queued call again, whose `leaves` are copies, at the next daemon; wait for it, and return its results.
@@ -238,7 +264,7 @@ class GeneralPath:
 
     def clear(self) -> None:
         """Forget capture, programs and plans; the daemon keeps its programs."""
-        self._capture = self._last = None
+        self._capture = self._last = self._local = None
         self.plans = ()
         self.programs.clear()
 
@@ -260,7 +286,7 @@ class GeneralPath:
             # Programs without a capture belong to functions that change their captured state. As in JAX, such programs
             # stay.
             self.programs = {key: program for key, program in dict(self.programs).items() if program.capture is None}
-            self._last, self.plans = None, ()
+            self._last, self._local, self.plans = None, None, ()
             self.in_process.clear_cache()
         return fresh
 

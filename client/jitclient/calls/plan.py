@@ -33,7 +33,7 @@ from jitclient.wire.messages import Attached, Call, Run, Spec
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 """Function of positional arguments and keywords. If it raises `DaemonLost`, the daemon may have run the call."""
 
-_MAX_PLANS = 4
+MAX_PLANS = 4
 _NUMBERS = (bool, int, float, complex)
 _NOT_EXECUTED = ArrayBudgetExceeded, DaemonDraining, ProgramLost
 # Compared by value; other static arguments are equal only if they are identical.
@@ -80,7 +80,7 @@ def renewed(
             return plans
         plan = plan_of(program, is_unchanged, call, repeat)
         made = program.plans[kinds] = None if plan is None else [plan]
-    return (*(made or ()), *left)[:_MAX_PLANS]
+    return (*(made or ()), *left)[:MAX_PLANS]
 
 
 def _may_have_copy_later(leaves: Sequence[Any], n: int, program: Program) -> bool:
@@ -104,7 +104,7 @@ def plan_of(program: Program, is_unchanged: Callable[[], bool], call: SplitCall,
     statics, shape = call.statics, call.shape
     watch = program.capture.watch if program.capture is not None else None
     executable, results, inline, unflatten = prepared.executable, prepared.results, program.inline, program.unflatten
-    call_now, waits = program.call_now, prepared.may_raise
+    call_now, waits, moving = program.call_now, prepared.may_raise, program.moving
     count, forms, max_inline = len(results), list(map(host_form, results)), inline_limit(len(leaves))
     taken = program.used_donations[0] if program.used_donations else ()
 
@@ -118,6 +118,8 @@ def plan_of(program: Program, is_unchanged: Callable[[], bool], call: SplitCall,
                         return MISS
             except UNBOUND_ERRORS:
                 return MISS
+        if moving.calls_left <= 1:
+            return MISS
         leaves: Any = args if leaves_of is None else leaves_of(args, kwargs)
         if leaves is None or len(leaves) != len(wants) or (leaves_of is None and kwargs):
             return MISS
@@ -132,7 +134,7 @@ def plan_of(program: Program, is_unchanged: Callable[[], bool], call: SplitCall,
                 if kind is Array:
                     if leaf._session is not session or leaf._generation != own or leaf.deleted:
                         return MISS
-                    if leaf.spec is not spec and leaf.spec != spec:
+                    if (leaf.spec is not spec and leaf.spec != spec) or (leaf._local is not None and leaf.is_deleted()):
                         return MISS
                     arguments.append(leaf._handle)
                 elif given is Array:
@@ -192,6 +194,7 @@ def plan_of(program: Program, is_unchanged: Callable[[], bool], call: SplitCall,
                                 arrays[n]._value = np.ndarray(*forms[n], value)
             except _NOT_EXECUTED:
                 return MISS
+        moving.calls_left -= 1
         return unflatten(arrays)
 
     return plan

@@ -9,6 +9,7 @@ from jitclient.arrays.repeatable import Again, are_values
 from jitclient.calls import copies
 from jitclient.calls.arguments import outgoing
 from jitclient.calls.attempts import raise_failure, raised_by_call
+from jitclient.calls.moved_in import Moving
 from jitclient.calls.puts import with_copies
 from jitclient.calls.specialisation import Specialisation
 from jitclient.capture.dump import Capture
@@ -58,6 +59,7 @@ class Program:
         self.used_donations: list[tuple[int, ...]] = []
         # Plan by types of leaves; an empty list if none was made yet, None if none can be made.
         self.plans: dict[Hashable, list[Any] | None] = {}
+        self.moving = Moving(session, generation, prepared, self.specs, wanted.label, place is not None)
         self.callbacks = Callbacks(functions, prepared.slots) if prepared.slots else None
         self._released = session.released
 
@@ -68,7 +70,9 @@ class Program:
 
     def is_valid(self, session: Session) -> bool:
         """Return whether this is still the program of a call: same daemon, same session, same function."""
-        if session is not self.session or session.program_generation != self.generation:
+        if session is not self.session:
+            return False
+        if session.program_generation != self.generation and self.moving.done is None:
             return False
         return self.capture is None or self.capture.unchanged()
 
@@ -82,6 +86,9 @@ class Program:
         session, prepared = self.session, self.prepared
         if self.order is not None:
             leaves = tree.as_sent(leaves, self.order)
+        moved_in = self.moving.done
+        if moved_in is not None:
+            return self.unflatten(moved_in.call(leaves))
         with session:
             given: Sequence[Any] = leaves
             if self.copied:
@@ -109,6 +116,9 @@ class Program:
                     keep_call(arrays, again, leaves)
             else:
                 arrays = self.call_now(arguments, attachments, leaves)
+        self.moving.calls_left -= 1
+        if self.moving.calls_left <= 0:
+            self.moving.go_on()
         return self.unflatten(arrays)
 
     def call_again(self, leaves: Sequence[Any]) -> list[Array]:

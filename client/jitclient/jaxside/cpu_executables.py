@@ -8,7 +8,11 @@ the processor, so nothing more is loaded or stored in this process.
 """
 
 import contextlib
+import pickle
 from collections.abc import Iterator
+from typing import Any
+
+from jitclient.jaxside import internals
 
 _REFUSED, _LISTS = "Target machine feature", " Compile machine features"
 
@@ -31,3 +35,20 @@ def loading() -> Iterator[None]:
             why = str(error).partition(_LISTS)[0]
             _refusal = f"XLA refuses stored executables on this processor: {why}"
         raise
+
+
+def load(data: bytes | memoryview) -> Any:
+    """Load an executable that a daemon of this user has serialized; return a `jax.stages.Compiled` over leaves.
+
+    Raises:
+        Exception: the bytes are not an executable that can run here.
+    """
+    import jax
+    from jax.experimental import serialize_executable
+
+    with loading():
+        internals.register_native_functions()
+        payload, in_tree, out_tree, numbers = pickle.loads(data)
+        by_number = {device.id: device for device in jax.devices()}
+        devices = [by_number[number] for number in numbers]
+        return serialize_executable.deserialize_and_load(payload, in_tree, out_tree, execution_devices=devices)

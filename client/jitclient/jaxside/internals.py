@@ -251,6 +251,75 @@ def picklers() -> tuple[Any, Any]:
     return pickler or pickle.Pickler, unpickler or object
 
 
+@functools.cache
+def register_native_functions() -> None:
+    """Make jax register the addresses of LAPACK's functions.
+
+    jax does so when it first lowers an operation that needs them. An executable that calls them before that would crash
+    the process.
+    """
+    import jax
+
+    with contextlib.suppress(ImportError, AttributeError):
+        from jaxlib.cpu import _lapack
+
+        _lapack.initialize()
+        return
+    jax.jit(jax.numpy.linalg.eigh).lower(jax.ShapeDtypeStruct((2, 2), "float32"))
+
+
+def fast_calls(
+    fun: Any, name: str, missed: Callable[..., Any], static_argnums: tuple[int, ...], static_argnames: tuple[str, ...]
+) -> Any:
+    """Return a function whose calls JAX's own C++ code makes, as those of `jit(fun)`; None if jax lacks that code.
+
+    The function has a program for each signature. At the call of another signature, it calls `missed`, which returns
+    the value of the call, a program from `fast_program` or None, and whether to ask again at the next such call.
+    """
+    with contextlib.suppress(ImportError, AttributeError, TypeError):
+        from jax._src import tree_util
+        from jax._src.interpreters import pxla
+        from jax._src.lib import _jax
+
+        how = pxla.JitGlobalCppCacheKeys(), tree_util.dispatch_registry, pxla.cc_shard_arg
+        # Under `jax.disable_jit`, JAX calls the first one instead.
+        without = functools.partial(_value_of_call, missed)
+        made = _jax.pjit(name, without, missed, static_argnums, static_argnames, *how, _fast_cache())
+        made._fun = fun  # for the checks of `jax.debug_nans`, which run it again
+        return made
+    return None
+
+
+def _value_of_call(missed: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return missed(*args, **kwargs)[0]
+
+
+@functools.cache
+def _fast_cache() -> Any:
+    from jax._src.lib import _jax
+
+    return _jax.PjitFunctionCache(capacity=4096)
+
+
+def fast_program(compiled: Any, count: int, results: Any) -> Any:
+    """Return a compiled program, of `count` leaves on one device, for `fast_calls`; None if that cannot call it.
+
+    `results` is a tree of the program's results.
+    """
+    from jax._src import array, tree_util
+    from jax._src.interpreters import pxla
+
+    leaves, structure = tree_util.dispatch_registry.flatten(results, None)
+    if not all(type(leaf) is array.ArrayImpl for leaf in leaves):
+        return None
+    made = compiled._executable
+    kept = [n in made._kept_var_idx for n in range(count)]
+    avals, committed = [leaf.aval for leaf in leaves], [leaf.committed for leaf in leaves]
+    places = made._in_shardings, made._out_shardings
+    program = made.xla_executable, structure, *places, avals, committed, kept, made._dispatch_in_layouts, ()
+    return pxla.MeshExecutableFastpathData(*program)
+
+
 def profiler() -> tuple[Any, Any]:
     """Return the module of XLA's profiler that JAX uses, and JAX's class of options; None twice if jax lacks either."""
     found = _get("profiler._profiler"), _get("profiler.ProfileOptions")

@@ -50,6 +50,7 @@ class Link:
         # Packages of the daemon's environment, if it is on another machine.
         self._installed: Mapping[str, str] = {}
         self.platform = ""
+        self.devices = 0
         self.finishes_calls = True
         """Whether the daemon has computed the results of a call when it answers."""
         self.connection: ClientConnection | None = None
@@ -140,7 +141,7 @@ class Link:
             self.drops = Drops()
             self._pipeline = Pipeline()
         self.platform, self._installed = welcome.platform, welcome.installed
-        self.finishes_calls = welcome.finishes_calls
+        self.finishes_calls, self.devices = welcome.finishes_calls, welcome.devices
         self._pipeline.shares_puts = not welcome.finishes_calls
         self.daemon_process, self._begun = welcome.process, welcome.begun
         self._identity = dataclasses.replace(self._identity, token=welcome.token)

@@ -14,7 +14,7 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 22
+PROTOCOL = 23
 """Version of the protocol, compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, REPLY, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK, ANNOTATE = 16, 17, 18, 19, 20, 21, 22, 23, 24
@@ -61,6 +61,7 @@ class Verb(enum.StrEnum):
     ORDER_FREE = "order_free"  # Lookup -> bytes: see jaxside/evidence.py; empty without a candidate
     STATE = "state"  # State -> list[str]: the names
     SETTLE = "settle"  # Settle -> nothing
+    LOAD = "load"  # Load -> Executable
     INSPECT = "inspect"  # Inspect -> Inspected
     REPORT = "report"  # Report -> nothing
     GOODBYE = "goodbye"  # nothing -> nothing: closes the session
@@ -399,6 +400,20 @@ class Found(Message):
 
     prepared: Prepared | None = None
     names: tuple[tuple[str, ...], ...] = ()
+
+
+class Load(Message):
+    """Request for the executable of a program of the session, which the client will run itself."""
+
+    executable: int
+    max_bytes: int
+
+
+class Executable(Message):
+    """Answer to a Load: the size of the executable, 0 if it cannot be serialized, and its bytes, if they are few."""
+
+    nbytes: int
+    data: bytes = b""
 
 
 class Inspect(Message):

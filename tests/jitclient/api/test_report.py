@@ -105,6 +105,7 @@ def test_programs_get_json_in_one_line(capsys: pytest.CaptureFixture[str]) -> No
     events.log.count("package", "optax", "optax.f", seconds=1.0)
     used(("f()", "memory", 2.0))
     events.log.count("local", "g", "run", "no daemon")
+    events.log.count("moved in", "f()", "20")
     report.print_report("json", (), (10, 0.25))
     [line] = capsys.readouterr().err.splitlines()
     assert json.loads(line) == {
@@ -115,7 +116,14 @@ def test_programs_get_json_in_one_line(capsys: pytest.CaptureFixture[str]) -> No
         "jax": {"found": 1, "saved_seconds": 0.5, "compiled": 0, "compiled_seconds": 0.0},
         "packages": [{"package": "optax", "functions": 1, "seconds": 1.0}],
         "imports": {"modules": 10, "seconds": 0.25, "why": ""},
+        "moved_in": [{"program": "f()", "calls": 20, "times": 1}],
     }
+
+
+def test_a_program_that_moved_in_is_named() -> None:
+    for _ in range(2):
+        events.log.count("moved in", "f()", "20")
+    assert "here      f() after 20 calls, 2 times" in lines()
 
 
 def test_what_was_done_here_is_said_with_the_reason() -> None:

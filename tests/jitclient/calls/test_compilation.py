@@ -120,3 +120,20 @@ def test_debuggers_and_wrong_options_give_no_warning(shared_daemon: str, run_scr
     assert ours[0] == [2.0, 2.0, 2.0]
     assert "No such compile option: 'xla_no_such_option'" in ours[1][1]
     assert warned == []
+
+
+def test_without_a_daemon_a_function_is_captured_once(run_script: Callable[..., Any]) -> None:
+    program = """
+        import json, warnings
+        import numpy as np
+        import jitclient
+        from jitclient.calls import general_path
+
+        taken, capture = [], general_path.capture
+        general_path.capture = lambda *given, **kinds: taken.append(1) or capture(*given, **kinds)
+        fn = jitclient.jit(lambda x: x * 3)
+        with warnings.catch_warnings(action="ignore"):
+            print(json.dumps([[float(fn(np.float32(2))) for _ in range(5)], len(taken)]))
+    """
+    env = {"JITSERVER_ADDRESS": "unix:/nowhere/d.sock", "JITSERVER_FALLBACK": "local"}
+    assert run_script(program, env=env) == [[6.0] * 5, 1]

@@ -76,7 +76,7 @@ def operations(events: list[Event]) -> set[str]:
 
 
 @pytest.fixture
-def warm(daemon: str) -> None:
+def warm(daemon: str, on_the_daemon: None) -> None:
     """The programs are made, so that profiles have calls only."""
     for step in (profiled_step, other_step):
         np.asarray(step(step(X)))

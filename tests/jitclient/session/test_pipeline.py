@@ -19,7 +19,7 @@ from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import RUN, Call, Run
 from jitclient.wire.reply import Reply
 
-pytestmark = pytest.mark.usefixtures("daemon")
+pytestmark = pytest.mark.usefixtures("daemon", "on_the_daemon")
 
 X = np.arange(300, dtype=np.float32)
 

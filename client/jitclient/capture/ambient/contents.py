@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
-from jitclient.core import compat
+from jitclient.core import compat, replaced_code
 
 TRANSFORMED = frozenset({"PjitFunction", "custom_jvp", "custom_vjp", "_lru_cache_wrapper"})
 """Types made from a function, which they keep where `functools.wraps` keeps it."""
@@ -87,7 +87,7 @@ class Contents:
 
     def stamps(self) -> list[int]:
         """Return the counts of changes until now."""
-        return [*map(_value, self._versions), *_changed_functions]
+        return [*map(_value, self._versions), *replaced_code.count]
 
     def is_key_of_jax(self, key: Any) -> bool:
         """Return whether a key of a table is jax's or Python's: a primitive, an installed type, or a name."""
@@ -107,7 +107,7 @@ class Contents:
             raise
 
     def _add_modules(self, are_known: bool) -> None:
-        _count_changed_functions()
+        replaced_code.start_counting()
         self._are_known = are_known
         self._stamp, prefix = compat.modules_stamp(), f"{self.package}."
         for name, module in dict(sys.modules).items():
@@ -171,19 +171,6 @@ class Contents:
 
 _of_packages: dict[str, Contents] = {}
 _value = operator.attrgetter("value")
-_changed_functions = [0]
-"""How often the code or the defaults of any function were replaced."""
-
-
-def _on_event(event: str, arguments: tuple[Any, ...], count: list[int] = _changed_functions) -> None:
-    if event == "object.__setattr__":
-        count[0] += 1
-
-
-@functools.cache
-def _count_changed_functions() -> None:
-    """Count replaced code and defaults from now on: Python reports them to audit hooks, and cannot remove a hook."""
-    sys.addaudithook(_on_event)
 
 
 def contents_of(package: str) -> Contents:

@@ -15,11 +15,14 @@ from typing import Any
 
 from jitclient.capture.codec.tracers import holds_tracer
 from jitclient.capture.user_code.names import MISSING
+from jitclient.core import replaced_code
 
 Check = Callable[[], bool]
 """A function that returns whether bindings are unchanged, or raises one of `UNBOUND_ERRORS` if one is gone."""
 
 _AT_ONCE = 8
+_COMPARISONS = 1000
+"""How often code is compared after any was replaced: another thread may have reported it, and replace it later."""
 
 UNBOUND_ERRORS = (NameError, KeyError, ValueError)
 """The errors that a check raises if a name was deleted or a cell emptied."""
@@ -132,14 +135,19 @@ class Watch:
         self.checks = self._bindings + others
 
     def _watch_functions(self) -> None:
+        replaced_code.start_counting()
+        count, seen, left = replaced_code.count, replaced_code.count[0], 0
         functions, codes = self._functions, list(map(_code_of, self._functions))
-        plain = [func for func in functions if func.__defaults__ is None]
-        others = [func for func in functions if func.__defaults__ is not None]
-        was = list(map(_defaults_of, others))
-        # Equal code has equal effects, and one comparison of all code objects is faster than one for each.
-        self.checks.append(lambda: list(map(_code_of, functions)) == codes and not any(map(_defaults_of, plain)))
-        if others:
-            self.checks.append(lambda: _are_same(map(_defaults_of, others), was))
+        defaults = list(map(_defaults_of, functions))
+
+        def have_same_code() -> bool:
+            nonlocal seen, left
+            now = count[0]
+            seen, left = now, (_COMPARISONS if now != seen else left - 1)
+            # Equal code has equal effects, and one comparison of all code objects is faster than one for each.
+            return list(map(_code_of, functions)) == codes and _are_same(map(_defaults_of, functions), defaults)
+
+        self.checks.append(lambda: (count[0] == seen and left == 0) or have_same_code())
 
 
 def _are_same(now: Iterable[Any], was: Iterable[Any]) -> bool:

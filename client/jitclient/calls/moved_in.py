@@ -1,0 +1,246 @@
+"""Programs that have moved in: on the CPU, this process loads them from the daemon, and calls them as JAX would.
+
+There is no device to share, and an exchange with the daemon takes longer than many programs. So the daemon answers the
+first calls, which need nothing but a look-up. As soon as a program has been called more often than its size is worth,
+a thread asks the daemon for its executable and loads it. From then on, its calls run here: the same code, in JAX's own
+C++ path, on arrays of this process.
+"""
+
+import math
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from jitclient.arrays.array import Array
+from jitclient.calls import MISS
+from jitclient.calls.arguments import value_of
+from jitclient.calls.attempts import CallFailed
+from jitclient.capture.graph.watch import UNBOUND_ERRORS, Watch
+from jitclient.core import events
+from jitclient.errors import ProgramLost
+from jitclient.jaxside import after_fork, cpu_executables, internals
+from jitclient.jaxside.interop import is_jax_array, weakly_typed
+from jitclient.jaxside.options import JitOptions
+from jitclient.session import process
+from jitclient.session.session import Session
+from jitclient.wire.address import remote
+from jitclient.wire.messages import Executable, Load, Prepared, Spec, Verb
+
+_FIRST_CALLS = 20
+_BYTES_PER_CALL = 8 << 10
+"""Bytes of an executable that are loaded for each call so far: loading takes some 0.3 ms for each KiB, in a thread, and
+the exchange of a call with the daemon 0.1 ms or more.
+"""
+
+_LOAD_SECONDS = 10.0
+"""Maximum seconds for which a fork waits for a program that is being loaded."""
+
+_loading: set[threading.Thread] = set()
+_here: "weakref.WeakSet[Moving | LocalCalls]" = weakref.WeakSet()
+
+
+class MovedIn(NamedTuple):
+    """An executable that this process has loaded: a `jax.stages.Compiled` over leaves."""
+
+    compiled: Any
+    specs: Sequence[Spec]
+    results: Sequence[Spec]
+
+    def call(self, leaves: Sequence[Any]) -> list[Any]:
+        """Run the program on any leaves that have its specs; return arrays of this process's own jax."""
+        import jax
+
+        given = [_of_this_process(leaf, spec) for leaf, spec in zip(leaves, self.specs, strict=True)]
+        results = [
+            weakly_typed(result) if spec.weak_type and not result.weak_type else result
+            for result, spec in zip(self.compiled(*given), self.results, strict=True)
+        ]
+        if any(getattr(leaf, "committed", False) for leaf in given):
+            return jax.device_put(results, jax.devices()[0])  # type: ignore[no-any-return]
+        return results
+
+
+def _of_this_process(leaf: Any, spec: Spec) -> Any:
+    if type(leaf) is Array:
+        return leaf.in_process()
+    return leaf if is_jax_array(leaf) else value_of(leaf, spec)
+
+
+class Moving:
+    """How far a program is on its way to this process.
+
+    Attributes:
+        calls_left: number of calls until the program is asked for; not positive once it has moved in.
+        done: the program, once it has moved in.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        generation: int,
+        prepared: Prepared,
+        specs: Sequence[Spec],
+        label: str,
+        is_placed: bool,
+    ) -> None:
+        self._session, self._generation, self._prepared, self._specs = session, generation, prepared, specs
+        self._label = label
+        self._calls = _FIRST_CALLS
+        special = prepared.may_raise or prepared.has_effects or prepared.slots or prepared.foreign or is_placed
+        is_on_mesh = any(spec.sharding is not None for spec in (*specs, *prepared.results))
+        self.calls_left: float = math.inf if special or is_on_mesh else _FIRST_CALLS
+        self.done: MovedIn | None = None
+
+    def stay(self) -> None:
+        """Leave the program on the daemon for good."""
+        self.calls_left, self.done = math.inf, None
+
+    def fast_program(self, value: Any) -> Any:
+        """Return the program for JAX's own C++ code, given the value of a call; None if that cannot call it."""
+        done = self.done
+        return None if done is None else internals.fast_program(done.compiled, len(done.specs), value)
+
+    def go_on(self) -> None:
+        """Load the program in a thread, unless it is too large for the number of its calls. Called after a call."""
+        if not hasattr(sys.modules.get("jax"), "Array"):
+            self.calls_left = _FIRST_CALLS  # the program may import it later
+            return
+        self.calls_left = math.inf
+        if is_on_same_cpu(self._session) and not after_fork.has_no_threads():
+            thread = threading.Thread(target=self._load, name="jitclient-load")
+            _loading.add(thread)
+            try:
+                thread.start()
+            # The process has no thread left, or ends.
+            except RuntimeError:
+                _loading.discard(thread)
+
+    def _load(self) -> None:
+        try:
+            found = self._executable(self._calls * _BYTES_PER_CALL)
+            if found.data:
+                self.done = MovedIn(cpu_executables.load(found.data), self._specs, self._prepared.results)
+                self.calls_left = 0
+                _here.add(self)
+                events.log.count("moved in", self._label, str(self._calls))
+            elif found.nbytes:
+                needed = -(-found.nbytes // _BYTES_PER_CALL)
+                self.calls_left, self._calls = needed - self._calls, needed
+        # The daemon is gone, or this process cannot load the program: then it does not move in.
+        except Exception:
+            return
+        finally:
+            _loading.discard(threading.current_thread())
+
+    def _executable(self, max_bytes: int) -> Executable:
+        """Ask for the executable, if it is not larger.
+
+        Raises:
+            JitserverError: the daemon that knows the program's number is gone.
+        """
+        session = self._session
+        with session.lock:
+            session.connect()
+            if session.program_generation != self._generation:
+                raise ProgramLost("another daemon has taken over")
+            asked = Load(self._prepared.executable, max_bytes)
+            found: Executable = session.ask_once(Verb.LOAD, asked, Executable)
+            return found
+
+
+def is_on_same_cpu(session: Session) -> bool:
+    """Return whether the daemon of a session computes with the same CPU devices as this process's jax."""
+    jax = sys.modules["jax"]
+    if session.platform != "cpu" or remote(session.settings.address) is not None:
+        return False
+    return not cpu_executables.refusal() and jax.default_backend() == "cpu" and len(jax.devices()) == session.devices
+
+
+class LocalCalls:
+    """Calls of a function's programs that have moved in, in JAX's own C++ code.
+
+    Attributes:
+        plan: a call plan for all signatures that were called before; None if this version of jax lacks that code.
+    """
+
+    def __init__(self, fun: Callable[..., Any], name: str, options: JitOptions, watch: Watch | None) -> None:
+        self._first = threading.local()
+        self._watch, self._session = watch, process.current
+        statics = options.static_argnums, options.static_argnames
+        self._fast = internals.fast_calls(fun, name, self._missed(), *statics)
+        self._stays: list[bool] = []  # not empty once the programs must stay on the daemon
+        self.plan = None if self._fast is None else self._plan()
+        _here.add(self)
+
+    def stay(self) -> None:
+        """Leave all programs on the daemon for good."""
+        self._stays.append(True)
+
+    def is_current(self) -> bool:
+        """Return whether nothing has changed on which the function's capture depends."""
+        return process.current is self._session and (self._watch is None or self._watch.unchanged())
+
+    def call(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any], made: Callable[[Any], Any]
+    ) -> Any:
+        """Make the first call of a signature by `run`; `made` makes the program of later ones, given its value."""
+        self._first.run = lambda: (value := run(), made(value))
+        try:
+            return self._fast(*args, **kwargs)
+        finally:
+            self._first.run = None
+
+    def _missed(self) -> Callable[..., tuple[Any, Any, bool]]:
+        first = self._first
+
+        def missed(*_: Any, **__: Any) -> tuple[Any, Any, bool]:
+            run = getattr(first, "run", None)
+            if run is None:
+                return MISS, None, True
+            first.run = None
+            value, program = run()
+            return value, program, program is None
+
+        return missed
+
+    def _plan(self) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
+        session, watch, fast, stays = self._session, self._watch, self._fast, self._stays
+        no_checks: list[Callable[[], bool]] = []
+
+        def plan(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if process.current is not session or stays:
+                return MISS
+            try:
+                # JAX's own code compares the settings.
+                for check in no_checks if watch is None else watch.checks:
+                    if not check():
+                        return MISS
+            except UNBOUND_ERRORS:
+                return MISS
+            try:
+                return fast(*args, **kwargs)
+            except Exception as error:
+                raise CallFailed(error) from None
+
+        return plan
+
+
+def _wait() -> None:
+    """Wait for the programs that are being loaded: a fork must not happen within XLA.
+
+    Their threads may wait for a session that the forking thread holds, so not for ever.
+    """
+    for thread in list(_loading):
+        thread.join(_LOAD_SECONDS)
+
+
+def _after_fork() -> None:
+    """Leave the programs on the daemon in a forked child, where XLA has no threads."""
+    for each in list(_here):
+        each.stay()
+
+
+os.register_at_fork(before=_wait, after_in_child=_after_fork)

@@ -1,0 +1,330 @@
+"""Programs move in: after some calls, the process runs them itself, as `jax.jit` would, and without the daemon."""
+
+import os
+import signal
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jitclient
+from jitclient import Array
+from jitclient.calls import moved_in
+from jitclient.calls.program import Program
+from jitclient.jaxside import cpu_executables
+from jitclient.session import process
+from jitclient.session.session import Session
+from jitclient.wire.messages import Verb
+
+pytestmark = [pytest.mark.usefixtures("daemon"), pytest.mark.cpu(reason="programs stay where the accelerator is")]
+
+FACTOR = 2.0
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs move in after their first call, which waits for it."""
+    monkeypatch.setattr(moved_in, "_FIRST_CALLS", 1)
+    monkeypatch.setattr(moved_in, "_BYTES_PER_CALL", 1 << 30)
+    monkeypatch.setattr(moved_in.Moving, "go_on", _go_on)
+
+
+def _go_on(moving: Any, begin: Callable[[Any], None] = moved_in.Moving.go_on) -> None:
+    begin(moving)
+    moved_in._wait()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows with each exchange with the daemon."""
+    made: list[str] = []
+    run, ask = Session.run, Session.ask_once
+    monkeypatch.setattr(Session, "run", lambda *a, **k: made.append("run") or run(*a, **k))
+    monkeypatch.setattr(Session, "ask_once", lambda s, verb, *a, **k: made.append(verb) or ask(s, verb, *a, **k))
+    return made
+
+
+def program_of(fn: Any) -> Program:
+    (program,) = fn.general_path().programs.values()
+    return program  # type: ignore[no-any-return]
+
+
+def has_moved_in(fn: Any) -> bool:
+    return program_of(fn).moving.done is not None
+
+
+def there(value: float = 1.0, shape: tuple[int, ...] = (3,)) -> Any:
+    return jitclient.device_put(np.full(shape, value, "float32"))
+
+
+def described(leaf: Any) -> Any:
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return str(leaf.dtype), jax.random.key_data(leaf).tolist()
+    return str(leaf.dtype), leaf.shape, bool(leaf.weak_type), leaf.committed, np.asarray(leaf).tolist()
+
+
+def everything(*args: Any, n: int = 1, **kwargs: Any) -> Any:
+    total = sum(jnp.sum(_numbers(leaf)) for leaf in jax.tree.leaves((args, kwargs))) * n
+    return {"total": total, "none": None, "pair": Pair(total * 2, [jnp.float32(n)]), "weak": jnp.asarray(1.0) * n}
+
+
+def _numbers(leaf: Any) -> Any:
+    is_key = jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key)
+    return jax.random.uniform(leaf.ravel()[0]) if is_key else leaf
+
+
+CALLS: dict[str, Callable[[], tuple[tuple[Any, ...], dict[str, Any]]]] = {
+    "arrays of jax": lambda: ((jnp.arange(3.0), jnp.ones((2, 2), jnp.bfloat16)), {}),
+    "a committed array": lambda: ((jax.device_put(jnp.ones(3), jax.devices()[0]),), {}),
+    "arrays of numpy": lambda: ((np.arange(3), np.float64(2), np.ones((4, 6))[::2, 1::2]), {}),
+    "numbers": lambda: ((1, 2.5, True, 1 + 2j), {}),
+    "a weak array": lambda: ((jnp.asarray(1.5) * 1,), {}),
+    "keys": lambda: ((jax.random.key(3), jax.random.PRNGKey(1), jax.random.split(jax.random.key(1), 2)), {}),
+    "trees": lambda: (({"a": jnp.ones(2), "b": [np.ones(1), None, (3,)]}, Pair(jnp.ones(1), 2.0)), {}),
+    "keywords": lambda: ((np.ones(2),), {"b": jnp.ones(1), "a": {"c": 2.0}}),
+    "static": lambda: ((jnp.ones(2),), {"n": 3}),
+    "nothing": lambda: ((), {}),
+}
+
+
+@pytest.mark.parametrize("case", CALLS)
+def test_results_are_those_of_jit_and_no_call_asks_the_daemon(case: str, asked: list[str]) -> None:
+    fn, plain = (jit(everything, static_argnames="n") for jit in (jitclient.jit, jax.jit))
+    args, kwargs = CALLS[case]()
+    wanted = [plain(*args, **kwargs) for _ in range(3)][-1]
+    fn(*args, **kwargs)
+    assert has_moved_in(fn)
+    del asked[:]
+    for _ in range(3):
+        found = fn(*args, **kwargs)
+        assert jax.tree.structure(found) == jax.tree.structure(wanted)
+        assert Array not in map(type, jax.tree.leaves(found))
+        assert list(map(described, jax.tree.leaves(found))) == list(map(described, jax.tree.leaves(wanted)))
+    assert asked == []
+
+
+def test_keys_are_made() -> None:
+    fn, plain = jitclient.jit(jax.random.split), jax.jit(jax.random.split)
+    for seed in range(4):
+        found, wanted = fn(jax.random.key(seed)), plain(jax.random.key(seed))
+        if seed:
+            assert described(found) == described(wanted)
+    assert has_moved_in(fn)
+
+
+def test_an_array_of_the_daemon_comes_over_once(asked: list[str]) -> None:
+    fn, x = jitclient.jit(lambda x: x * FACTOR), there()
+    del asked[:]
+    assert [fn(x).tolist() for _ in range(5)] == [[2.0] * 3] * 5
+    assert asked.count("run") <= 3  # the first call, and the fetches of its result and its argument
+    assert has_moved_in(fn)
+
+
+def test_a_function_has_several_programs(asked: list[str]) -> None:
+    fn = jitclient.jit(lambda x: x.sum())
+    for _ in range(2):
+        for size in (1, 2, 3, 4, 5, 6):
+            assert float(fn(jnp.ones(size))) == size
+    del asked[:]
+    assert [float(fn(jnp.ones(size))) for size in (6, 1, 4, 2)] == [6, 1, 4, 2]
+    assert asked == []
+
+
+def test_donated_arrays_are_gone() -> None:
+    step, x = jitclient.jit(lambda x, y: x + y, donate_argnums=0), jnp.ones(3)
+    for n in range(4):
+        before, x = x, step(x if n % 2 else there(float(n + 1)), np.float32(1))
+        if n % 2:
+            assert before.is_deleted()
+        assert x.tolist() == [n + 2.0] * 3
+    assert has_moved_in(step)
+    given = there()
+    step(given, np.float32(1))
+    assert given.is_deleted()
+    for use in (np.asarray, lambda y: y + 1, lambda y: step(y, np.float32(1)), lambda y: jax.jit(jnp.sum)(y)):
+        with pytest.raises((RuntimeError, ValueError), match="deleted"):
+            use(given)
+
+
+def test_what_is_rebound_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fn = jitclient.jit(lambda x: x * FACTOR)
+    assert [fn(jnp.ones(1)).tolist() for _ in range(3)] == [[2.0]] * 3
+    monkeypatch.setitem(globals(), "FACTOR", 3.0)
+    assert [fn(jnp.ones(1)).tolist() for _ in range(3)] == [[3.0]] * 3
+    monkeypatch.undo()
+
+
+def test_the_content_of_a_cell_is_noticed() -> None:
+    factor = 2.0
+
+    def fn(x: Any) -> Any:
+        return x * factor
+
+    jitted = jitclient.jit(fn)
+    assert [jitted(jnp.ones(1)).tolist() for _ in range(3)] == [[2.0]] * 3
+    factor = 5.0
+    assert [jitted(jnp.ones(1)).tolist() for _ in range(3)] == [[5.0]] * 3
+
+
+def helper(x: Any, by: float = 2.0) -> Any:
+    return x * by
+
+
+def test_replaced_code_and_defaults_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    fn = jitclient.jit(lambda x: helper(x))
+    assert [fn(jnp.ones(1)).tolist() for _ in range(3)] == [[2.0]] * 3
+    monkeypatch.setattr(helper, "__defaults__", (4.0,))
+    assert [fn(jnp.ones(1)).tolist() for _ in range(3)] == [[4.0]] * 3
+    monkeypatch.setattr(helper, "__code__", (lambda x, by: x + by).__code__)
+    assert [fn(jnp.ones(1)).tolist() for _ in range(3)] == [[5.0]] * 3
+
+
+def test_settings_are_noticed() -> None:
+    fn, wide = jitclient.jit(lambda x: x * FACTOR), np.ones(2, "float64")
+    for _ in range(3):
+        assert fn(wide).dtype == "float32"
+    with jax.enable_x64(True):
+        assert [fn(wide).dtype for _ in range(3)] == ["float64"] * 3
+    with jax.disable_jit():
+        assert type(fn(FACTOR)) is float
+    assert fn(wide).dtype == "float32"
+
+
+@pytest.mark.parametrize("setting", ["debug_nans", "debug_infs"])
+def test_checks_of_values_are_made(setting: str) -> None:
+    fn = jitclient.jit(lambda x: jnp.log(x) / x)
+    for _ in range(3):
+        fn(jnp.ones(2))
+    with getattr(jax, setting)(True), pytest.raises(FloatingPointError, match=r"log|div"):
+        fn(jnp.zeros(2) if setting == "debug_infs" else -jnp.ones(2))
+    assert fn(jnp.ones(2)).tolist() == [0.0, 0.0]
+
+
+def test_it_is_part_of_traces() -> None:
+    fn, x = jitclient.jit(lambda x, y: (x * y).sum()), jnp.arange(3.0)
+    for _ in range(3):
+        fn(x, x)
+    assert jax.grad(fn)(x, x).tolist() == x.tolist()
+    assert jax.vmap(fn)(jnp.ones((2, 3)), jnp.ones((2, 3))).tolist() == [3.0, 3.0]
+    # Its arguments are no tracers, but the call is part of the trace.
+    assert "name=<lambda>" in str(jax.make_jaxpr(lambda y: fn(x, x) + y)(1.0))
+
+
+def test_a_wrong_argument_raises_the_error_of_jit() -> None:
+    fn, plain = (jit(lambda x, n: x * n, static_argnums=1) for jit in (jitclient.jit, jax.jit))
+    for _ in range(3):
+        fn(jnp.ones(2), 2)
+    for args in ((jnp.ones(2), [2]), ("text", 2), (jnp.ones(2),)):
+        raised = []
+        for each in (fn, plain):
+            with pytest.raises((TypeError, ValueError)) as error:
+                each(*args)
+            raised.append(error.type)
+        assert raised[0] == raised[1]
+
+
+def test_a_stopped_daemon_does_not_matter(own: Any) -> None:
+    with own.serving() as daemon:
+        jitclient.connect(own.address)
+        fn = jitclient.jit(lambda x: x * FACTOR)
+        x = fn(fn(fn(np.ones(2, "float32"))))
+        daemon.kill()
+        daemon.wait()
+        assert fn(x).tolist() == [16.0, 16.0]
+        assert fn(np.ones(2, "float32")).tolist() == [2.0, 2.0]
+
+
+STAY: dict[str, Callable[[], Any]] = {
+    "callbacks": lambda: (lambda x: jax.pure_callback(lambda v: v, x, x), {}),
+    "effects": lambda: (lambda x: jax.debug.print("{}", x) or x, {}),
+}
+
+
+@pytest.mark.callbacks
+@pytest.mark.parametrize("case", STAY)
+def test_what_needs_the_daemon_stays_there(case: str) -> None:
+    function, options = STAY[case]()
+    fn = jitclient.jit(function, **options)
+    assert [fn(jnp.ones(2)).tolist() for _ in range(4)] == [[1.0, 1.0]] * 4
+    assert not has_moved_in(fn)
+
+
+def test_on_other_devices_nothing_moves_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("platform", "cuda"), ("devices", 99)):
+        session = process.session()
+        session.connect()
+        monkeypatch.setattr(session, name, value)
+        fn = jitclient.jit(lambda x: x * FACTOR)
+        assert [fn(jnp.ones(1)).tolist() for _ in range(3)] == [[2.0]] * 3
+        assert not has_moved_in(fn)
+        monkeypatch.undo()
+        at_once.__wrapped__(monkeypatch)  # type: ignore[attr-defined]
+
+
+def test_a_large_program_needs_many_calls(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
+    monkeypatch.setattr(moved_in, "_BYTES_PER_CALL", 300)
+    fn = jitclient.jit(lambda x: jnp.sin(x) @ x)
+    fn(jnp.ones(3))
+    left = program_of(fn).moving.calls_left
+    assert 3 < left < 1000
+    for _ in range(int(left)):
+        assert not has_moved_in(fn)
+        fn(jnp.ones(3))
+    assert has_moved_in(fn)
+    assert asked.count(Verb.LOAD) == 2
+
+
+def test_the_number_of_another_daemon_is_not_asked_for(asked: list[str]) -> None:
+    session, fn = process.session(), jitclient.jit(lambda x: x * FACTOR)
+    moving = moved_in.Moving.go_on
+    fn.lower(jnp.ones(2)).compile()
+    program = fn.lower(jnp.ones(2)).compile()._program
+    session.program_generation += 1
+    del asked[:]
+    moving(program.moving)
+    moved_in._wait()
+    assert program.moving.done is None
+    assert Verb.LOAD not in asked
+
+
+def test_an_executable_that_does_not_load_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(data: bytes) -> Any:
+        raise RuntimeError("cannot be loaded")
+
+    monkeypatch.setattr(cpu_executables, "load", load)
+    fn = jitclient.jit(lambda x: x * FACTOR)
+    assert [fn(jnp.ones(1)).tolist() for _ in range(4)] == [[2.0]] * 4
+    assert not has_moved_in(fn)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning")
+def test_a_forked_child_asks_the_daemon() -> None:
+    fn, x = jitclient.jit(lambda x: x @ x), np.ones((300, 300), "float32")
+    for _ in range(3):
+        fn(x)
+    assert has_moved_in(fn)
+    child = os.fork()
+    if child == 0:
+        is_right = float(np.asarray(fn(x)).sum()) == 300.0**3 and type(fn(x)) is Array
+        os._exit(0 if is_right else 1)
+    signal.alarm(60)  # ends this test, with its message, if the child hangs
+    try:
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        signal.alarm(0)
+
+
+def test_without_the_fast_path_of_jax_the_values_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moved_in, "internals", types.SimpleNamespace(fast_calls=lambda *_: None))
+    fn = jitclient.jit(lambda x: {"y": x * FACTOR})
+    assert [fn(jnp.ones(1))["y"].tolist() for _ in range(4)] == [[2.0]] * 4
+    assert has_moved_in(fn)
