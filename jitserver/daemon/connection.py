@@ -40,7 +40,6 @@ from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import Session
 from jitserver.daemon.uploads import Incoming
 from jitserver.programs.devices import serial
-from jitserver.programs.devices.scratch import Scratches
 from jitserver.programs.recorder import Annotations, Recording
 from jitserver.programs.traces.ambient_reads import monotonic
 from jitserver.store.journal import EMPTY_SLOT
@@ -63,7 +62,6 @@ class DaemonConnection(WireConnection):
         self.session: Session | None = None
         self.order: Order | None = None
         self.incoming = Incoming()
-        self.scratches = Scratches()
         self.annotations = Annotations()
         self.recording: Recording | None = None
         self.busy_since: float | None = None

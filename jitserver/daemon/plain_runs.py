@@ -15,7 +15,7 @@ results for which the budget or the device may have no room; the failure of a ca
 large, or whose buffer Python cannot read.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -25,22 +25,13 @@ from jitclient.wire.reply import Reply
 from jitserver.daemon import runs
 from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import Session
-from jitserver.programs.devices.scratch import FROM_CALL, Scratches
 from jitserver.programs.failures import Failed, is_exhausted
 from jitserver.programs.program import Program
 from jitserver.programs.recorder import labelled
 from jitserver.programs.traces.ambient_reads import monotonic
 
 
-class Connection(Protocol):
-    """The part of the connection that plain Runs need."""
-
-    scratches: Scratches
-
-
-def answer(
-    service: runs.Service, connection: Connection, session: Session, order: Order, run: Run
-) -> runs.Answer | None:
+def answer(service: runs.Service, connection: object, session: Session, order: Order, run: Run) -> runs.Answer | None:
     """Execute a plain Run, as `runs.answer` would.
 
     Returns:
@@ -85,17 +76,8 @@ def answer(
             for handle in call.drop:
                 session.arrays.pop(handle, None)
                 session.makers.pop(handle, None)
-            given, run_program, scratch = call.arguments, program.direct or program.run, None
-            if int not in map(type, given):
-                scratch = connection.scratches[call.executable]
-                scratch.calls += 1
-                if scratch.arrays:
-                    for memory, value in zip(scratch.memory, given):  # noqa: B905
-                        memory[:] = value  # type: ignore[assignment]
-                    given, leaves = [], scratch.arrays
-                elif scratch.calls == FROM_CALL:
-                    run_program = scratch.first(run_program)
-            for value, (shape, dtype, _) in zip(given, program.plain):  # type: ignore[arg-type]  # noqa: B905
+            run_program = program.direct or program.run
+            for value, (shape, dtype, _) in zip(call.arguments, program.plain):  # type: ignore[arg-type]  # noqa: B905
                 leaf = session.arrays.get(value) if type(value) is int else np.ndarray(shape, dtype, value)  # type: ignore[arg-type]
                 if leaf is None or type(leaf) is Failed:
                     break
@@ -111,16 +93,12 @@ def answer(
             start = monotonic()
             try:
                 results = run_program(*leaves)
-                if scratch is not None and scratch.arrays:
-                    results[0].block_until_ready()  # before the next call overwrites its arguments
                 if in_flight is not None:
                     in_flight.note(program, results, start)
             except BaseException as error:
-                if scratch is not None:
-                    scratch.drop()
                 if is_exhausted(error):
                     budget.left += program.nbytes
-                    leaves, leaf, given = [], None, []
+                    leaves, leaf = [], None
                     runs.run_one(engine, session, call, reply, ran)
                 else:
                     runs.note_failure(engine, session, call, program, error, reply)

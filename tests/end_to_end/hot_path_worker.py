@@ -28,7 +28,6 @@ from jitserver.daemon import runs
 from jitserver.daemon.listener import Listener
 from jitserver.daemon.service import JitService
 from jitserver.programs.counters import Counters
-from jitserver.programs.devices.scratch import FROM_CALL
 from jitserver.programs.engine import Engine
 from jitserver.store.disk import Store
 from jitserver.store.memory import Memory
@@ -56,7 +55,7 @@ def count(frame: Any, event: str, called: Any) -> None:
 
 def measured(call: Any) -> list[float]:
     global counted
-    for _ in range(FROM_CALL):
+    for _ in range(CALLS):
         call()
     after = []
     with process.session():  # held, so that nothing happens meanwhile

@@ -1,1 +1,1 @@
-"""The devices of this daemon: arrays on them, scratch memory, programs over several devices, and health checks."""
+"""The devices of this daemon: arrays on them, programs over several devices, and health checks."""

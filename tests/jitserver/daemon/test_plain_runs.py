@@ -34,7 +34,6 @@ from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import Session
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices import device_arrays, memories
-from jitserver.programs.devices.scratch import FROM_CALL, Scratches
 from jitserver.programs.engine import Engine
 from jitserver.programs.failures import Failed
 from jitserver.programs.program import Program
@@ -121,7 +120,6 @@ class Daemon:
     def __init__(self, engine: Engine, budget: ArrayBudget | None = None, made: list[Program] | None = None) -> None:
         self.service = SimpleNamespace(engine=engine, refuses_calls=False)
         self.session = Session(0, budget or ArrayBudget())
-        self.scratches = Scratches()
         self.order = Order()
         self.order.take_over(self)
         for number, each in enumerate(made or programs()):
@@ -420,122 +418,6 @@ def test_a_connection_is_busy_until_its_answer_is_sent(monkeypatch: pytest.Monke
     connection.serve_all()
     assert sent == [True]
     assert connection.busy_since is None
-
-
-def called_often(daemon: Daemon) -> None:
-    """Calls the first program of a daemon until its arguments stay in place."""
-    for _ in range(FROM_CALL):
-        assert daemon.plainly(Run([Call(0, [ONES], 1)])) is not None
-
-
-def bytes_of(value: float) -> bytes:
-    return np.full(3, value, np.float32).tobytes()
-
-
-def values_of(told: Any) -> list[float]:
-    return [np.frombuffer(value, np.float32)[0] for value in told[0].values]
-
-
-def test_arguments_stay_in_place(engine: Engine) -> None:
-    seen: list[Any] = []
-    daemon = Daemon(engine, made=[program(lambda x: [seen.append(x) or x * 2], [F3], [F3])])
-    called_often(daemon)
-    told = [daemon.plainly(Run([Call(0, [bytes_of(n)], 1)], fetch=(1,))) for n in (3, 4)]
-    assert [values_of(each) for each in told] == [[6], [8]]
-    assert seen[-1] is seen[-2] is seen[-3]
-    assert seen[0] is not seen[1]
-
-
-def test_what_was_made_of_arguments_in_place_stays(engine: Engine) -> None:
-    run = jax.jit(lambda x: [x, x[::-1]]).lower(np.zeros(3, np.float32)).compile()
-    for made in (
-        program(run, [F3], [F3, F3]),
-        program(lambda x: [jnp.asarray(x), jnp.asarray(x)[::-1]], [F3], [F3, F3]),
-    ):
-        daemon, count = Daemon(engine, made=[made]), FROM_CALL + 9
-        for n in range(count):
-            assert daemon.plainly(Run([Call(0, [bytes_of(n)], 2 * n)])) is not None
-        told = daemon.plainly(Run(fetch=tuple(range(2 * count))))
-        assert values_of(told) == [n for n in range(count) for _ in range(2)]
-
-
-class Later:
-    """A result of a call that continues after its program was started, as calls of JAX's may."""
-
-    def __init__(self, x: Any) -> None:
-        self.x, self.result = x, None
-
-    def block_until_ready(self) -> Any:
-        if self.result is None:
-            self.result = jnp.array(self.x)
-        return self.result
-
-    def unsafe_buffer_pointer(self) -> int:
-        return int(self.block_until_ready().unsafe_buffer_pointer())
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        return np.asarray(self.block_until_ready())
-
-    dtype = np.dtype("float32")
-    sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-
-    def is_deleted(self) -> bool:
-        return False
-
-
-def test_a_call_is_over_before_the_next_one_writes(engine: Engine) -> None:
-    daemon = Daemon(engine, made=[program(lambda x: [Later(x)], [F3], [F3])])
-    called_often(daemon)
-    told = daemon.plainly(Run([Call(0, [bytes_of(n)], n) for n in range(1, 5)], fetch=(1, 2, 3, 4)))
-    assert values_of(told) == [1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("same_session", [False, True])
-def test_connections_have_scratch_memory_of_their_own(engine: Engine, same_session: bool) -> None:
-    others: list[Callable[[], Any]] = []
-
-    def run(x: Any) -> Any:
-        while others:  # calls the same program while this call of it is under way
-            other = threading.Thread(target=others.pop())
-            other.start()
-            other.join()
-        return [x * 2]
-
-    made = program(run, [F3], [F3])
-    one, two = Daemon(engine, made=[made]), Daemon(engine, made=[made])
-    if same_session:
-        two.session = one.session
-    called_often(one)
-    called_often(two)
-    others.append(lambda: two.plainly(Run([Call(0, [bytes_of(5)], 7)])))
-    assert values_of(one.plainly(Run([Call(0, [bytes_of(3)], 1)], fetch=(1,)))) == [6]
-    assert values_of(two.plainly(Run(fetch=(7,)))) == [10]
-
-
-def test_a_call_that_fails_keeps_its_arguments(engine: Engine) -> None:
-    read: list[Any] = []
-
-    def run(x: Any) -> Any:
-        if x[0] == 7:
-            read.append(x)  # who knows how far it has come
-            raise ValueError("as it should")
-        return [x * 2]
-
-    daemon = Daemon(engine, made=[program(run, [F3], [F3])])
-    called_often(daemon)
-    told = daemon.plainly(Run([Call(0, [bytes_of(n)], n) for n in (6, 7, 8)], fetch=(6, 8)))
-    assert values_of(told) == [12, 16]
-    assert [x.tolist() for x in read] == [[7, 7, 7]]
-
-
-def test_arguments_in_place_and_arrays_of_the_daemon(engine: Engine) -> None:
-    daemon = Daemon(engine, made=[program(lambda x, y: [x - y], [F3, F3], [F3])])
-    for n in range(FROM_CALL + 1):
-        assert daemon.plainly(Run([Call(0, [bytes_of(n), ONES], n)])) is not None
-    told = daemon.plainly(
-        Run([Call(0, [9, ONES], 100), Call(0, [ONES, 9], 101), Call(0, [9, 8], 102)], fetch=(100, 101, 102))
-    )
-    assert values_of(told) == [7, -7, 1]
 
 
 # ---- any Runs
