@@ -209,13 +209,14 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
         The object stays the same, so that a trace that uses it twice has one constant, and a call that donates it takes
         this array, too.
         """
-        self._check_alive()
         local = self._local
-        if local is None:
-            local = self.placed(by_value(self._fetched(), self.spec))
-            if "jax" in sys.modules:
-                # From now on, the value is there: memory for one is enough.
-                self._local, self._value = local, None
+        if local is not None:
+            return local  # if a call has taken its memory, jax raises what it raises for an array of its own
+        self._check_alive()
+        local = self.placed(by_value(self._fetched(), self.spec))
+        if "jax" in sys.modules:
+            # From now on, the value is there: memory for one is enough.
+            self._local, self._value = local, None
         return local
 
     # ---- as an argument
