@@ -35,8 +35,10 @@ _BYTES_PER_CALL = 8 << 10
 the exchange of a call with the daemon 0.1 ms or more.
 """
 
-_LOAD_SECONDS = 10.0
-"""Maximum seconds for which a fork waits for a program that is being loaded."""
+_MAX_BYTES = 8 << 20
+"""Maximum size of an executable that moves in: loading that takes seconds, for which a fork and the exit wait."""
+
+_FORK_SECONDS = 10.0
 
 _loading: set[threading.Thread] = set()
 _here: "weakref.WeakSet[Moving | LocalCalls]" = weakref.WeakSet()
@@ -120,13 +122,13 @@ class Moving:
 
     def _load(self) -> None:
         try:
-            found = self._executable(self._calls * _BYTES_PER_CALL)
+            found = self._executable(min(self._calls * _BYTES_PER_CALL, _MAX_BYTES))
             if found.data:
                 self.done = MovedIn(cpu_executables.load(found.data), self._specs, self._prepared.results)
                 self.calls_left = 0
                 _here.add(self)
                 events.log.count("moved in", self._label, str(self._calls))
-            elif found.nbytes:
+            elif 0 < found.nbytes <= _MAX_BYTES:
                 needed = -(-found.nbytes // _BYTES_PER_CALL)
                 self.calls_left, self._calls = needed - self._calls, needed
         # The daemon is gone, or this process cannot load the program: then it does not move in.
@@ -187,11 +189,15 @@ class LocalCalls:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any], made: Callable[[Any], Any]
     ) -> Any:
         """Make the first call of a signature by `run`; `made` makes the program of later ones, given its value."""
-        self._first.run = lambda: (value := run(), made(value))
+        first = self._first
+        first.run, first.error = lambda: (value := run(), made(value)), None
         try:
-            return self._fast(*args, **kwargs)
+            value = self._fast(*args, **kwargs)
+            if first.error is not None:
+                raise first.error
+            return value
         finally:
-            self._first.run = None
+            first.run = first.error = None
 
     def _missed(self) -> Callable[..., tuple[Any, Any, bool]]:
         first = self._first
@@ -201,7 +207,12 @@ class LocalCalls:
             if run is None:
                 return MISS, None, True
             first.run = None
-            value, program = run()
+            try:
+                value, program = run()
+            # JAX's code would have no program for the signature any more.
+            except BaseException as error:
+                first.error = error
+                return MISS, None, True
             return value, program, program is None
 
         return missed
@@ -231,10 +242,10 @@ class LocalCalls:
 def _wait() -> None:
     """Wait for the programs that are being loaded: a fork must not happen within XLA.
 
-    Their threads may wait for a session that the forking thread holds, so not for ever.
+    Their threads may wait for a session that the forking thread holds, so not without a limit.
     """
     for thread in list(_loading):
-        thread.join(_LOAD_SECONDS)
+        thread.join(_FORK_SECONDS)
 
 
 def _after_fork() -> None:

@@ -209,6 +209,50 @@ def test_checks_of_values_are_made(setting: str) -> None:
     assert fn(jnp.ones(2)).tolist() == [0.0, 0.0]
 
 
+def test_static_arguments_of_other_types_are_others() -> None:
+    fn, plain = (jit(lambda x, n: x * n, static_argnums=1) for jit in (jitclient.jit, jax.jit))
+    x = jnp.arange(2)
+    for _ in range(3):
+        for n in (1, True, 1.0, np.float32(1)):
+            assert fn(x, n).dtype == plain(x, n).dtype
+
+
+def test_after_a_clear_of_caches_it_is_called_as_before(asked: list[str]) -> None:
+    fn = jitclient.jit(lambda x: x * FACTOR)
+    for clear in (jax.clear_caches, fn.clear_cache, lambda: None):
+        assert [fn(jnp.ones(1)).tolist() for _ in range(3)] == [[2.0]] * 3
+        clear()
+    del asked[:]
+    assert fn(jnp.ones(1)).tolist() == [2.0]
+    assert asked == []
+
+
+def test_an_interrupt_of_the_first_call_here_is_one_of_that_call(
+    monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    fn = jitclient.jit(lambda x: x * FACTOR)
+    fn(jnp.ones(1))
+    with monkeypatch.context() as patched:
+        patched.setattr(moved_in.MovedIn, "call", lambda *_: signal.raise_signal(signal.SIGINT))
+        with pytest.raises(KeyboardInterrupt):
+            fn(jnp.ones(1))
+    fn(jnp.ones(1))
+    del asked[:]
+    general = fn.general_path()
+    monkeypatch.setattr(type(general), "call", lambda *_: pytest.fail("a plan makes this call"))
+    assert fn(jnp.ones(1)).tolist() == [2.0]
+    assert asked == []
+
+
+def test_a_very_large_program_stays(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
+    monkeypatch.setattr(moved_in, "_MAX_BYTES", 100)
+    fn = jitclient.jit(lambda x: jnp.cos(x) @ x)
+    for _ in range(4):
+        fn(jnp.ones(3))
+    assert not has_moved_in(fn)
+    assert asked.count(Verb.LOAD) == 1
+
+
 def test_it_is_part_of_traces() -> None:
     fn, x = jitclient.jit(lambda x, y: (x * y).sum()), jnp.arange(3.0)
     for _ in range(3):
