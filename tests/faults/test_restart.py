@@ -37,8 +37,15 @@ EXACT = """
     here = {"w": want, "n": np.uint32(0)}
 """
 
+ON_THE_DAEMON = """
+    from jitclient.calls import moved_in
+
+    moved_in._FIRST_CALLS = 10**9  # programs stay on the daemon, as on an accelerator
+"""
+
 LOOP = (
-    EXACT
+    ON_THE_DAEMON
+    + EXACT
     + """
     print("ready")
     while pathlib.Path("GO").exists():
@@ -580,7 +587,9 @@ def test_an_upgrade_is_a_pause_too_whoever_may_start_daemons(
 
 
 def test_queued_calls_with_large_arguments_come_out_right(serve: Any, start_client: Any, restart: Any) -> None:
-    source = """
+    source = (
+        ON_THE_DAEMON
+        + """
     @jitclient.jit
     def add(state, batch):
         return state + batch.sum()
@@ -598,6 +607,7 @@ def test_queued_calls_with_large_arguments_come_out_right(serve: Any, start_clie
     assert int(state) == want, (int(state), want)
     print("same")
 """
+    )
     for options in ((), ("--shared-memory", "0")):
         with serve(*options) as daemon:
             client = start_client(daemon, source)
