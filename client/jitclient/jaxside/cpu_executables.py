@@ -37,7 +37,7 @@ def loading() -> Iterator[None]:
         raise
 
 
-def load(data: bytes | memoryview) -> Any:
+def load(data: bytes) -> Any:
     """Load an executable that a daemon of this user has serialized; return a `jax.stages.Compiled` over leaves.
 
     Raises:
@@ -47,8 +47,17 @@ def load(data: bytes | memoryview) -> Any:
     from jax.experimental import serialize_executable
 
     with loading():
-        internals.register_native_functions()
+        if names_native_functions(data):
+            internals.register_native_functions()
         payload, in_tree, out_tree, numbers = pickle.loads(data)
         by_number = {device.id: device for device in jax.devices()}
         devices = [by_number[number] for number in numbers]
         return serialize_executable.deserialize_and_load(payload, in_tree, out_tree, execution_devices=devices)
+
+
+def names_native_functions(data: bytes) -> bool:
+    """Return whether an executable calls functions of LAPACK, or its names cannot be read.
+
+    jax has their addresses from scipy, whose import takes half a second, so programs without them do not pay for it.
+    """
+    return b"lapack" in data or b"jit_" not in data

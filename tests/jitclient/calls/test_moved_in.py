@@ -244,6 +244,19 @@ def test_an_interrupt_of_the_first_call_here_is_one_of_that_call(
     assert asked == []
 
 
+def test_only_programs_that_call_lapack_import_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    names = cpu_executables.names_native_functions
+    monkeypatch.setattr(cpu_executables, "names_native_functions", lambda data: asked.append(names(data)) or asked[-1])
+    for function in (jnp.linalg.cholesky, jnp.linalg.svd, lambda x: jnp.sin(x) @ x):
+        fn = jitclient.jit(function)
+        for _ in range(3):
+            found = fn(jnp.eye(3))
+        assert np.isfinite(np.asarray(jax.tree.leaves(found)[0])).all()
+        assert has_moved_in(fn)
+    assert asked == [True, True, False]
+
+
 def test_a_very_large_program_stays(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
     monkeypatch.setattr(moved_in, "_MAX_BYTES", 100)
     fn = jitclient.jit(lambda x: jnp.cos(x) @ x)
