@@ -380,6 +380,15 @@ def test_a_forked_child_asks_the_daemon() -> None:
         signal.alarm(0)
 
 
+def test_a_version_of_jax_with_other_programs_gives_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moved_in.internals, "fast_program", lambda *_: [].missing)  # type: ignore[attr-defined]
+    step, x = jitclient.jit(lambda x: x + 1, donate_argnums=0), jnp.zeros(2)
+    for n in range(4):
+        x = step(x)
+        assert x.tolist() == [n + 1.0] * 2
+    assert has_moved_in(step)
+
+
 def test_without_the_fast_path_of_jax_the_values_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moved_in, "internals", types.SimpleNamespace(fast_calls=lambda *_: None))
     fn = jitclient.jit(lambda x: {"y": x * FACTOR})
