@@ -114,7 +114,7 @@ COSTLY = {
 
 @pytest.mark.parametrize("why", COSTLY)
 def test_a_result_is_asked_for_where_it_would_cost_too_much(
-    unharmed: Any, client_of: Any, asked: list[int], why: str
+    unharmed: Any, client_of: Any, asked: list[int], on_the_daemon: None, why: str
 ) -> None:
     function, size = COSTLY[why]
     ones = np.ones(size, np.float32)
