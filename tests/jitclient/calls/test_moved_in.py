@@ -244,6 +244,16 @@ def test_an_interrupt_of_the_first_call_here_is_one_of_that_call(
     assert asked == []
 
 
+def test_a_program_of_large_arrays_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moved_in, "_MAX_ARRAY_BYTES", 1000)
+    fn = jitclient.jit(lambda x: x * FACTOR)
+    for size, moves_in in ((125, True), (126, False)):
+        fn.clear_cache()
+        for _ in range(3):
+            fn(jnp.ones(size))
+        assert has_moved_in(fn) == moves_in
+
+
 def test_only_programs_that_call_lapack_import_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
     names = cpu_executables.names_native_functions
