@@ -21,7 +21,7 @@ from jitclient.calls.arguments import value_of
 from jitclient.calls.attempts import CallFailed
 from jitclient.capture.graph.watch import UNBOUND_ERRORS, Watch
 from jitclient.core import events
-from jitclient.errors import ProgramLost
+from jitclient.errors import JitserverError, ProgramLost
 from jitclient.jaxside import after_fork, cpu_executables, internals
 from jitclient.jaxside.interop import is_jax_array, weakly_typed
 from jitclient.jaxside.options import JitOptions
@@ -45,7 +45,7 @@ _MAX_ARRAY_BYTES = 32 << 20
 carries them faster than JAX copies numpy arrays: 128 MiB there and back take a quarter of the time.
 """
 
-_FORK_SECONDS = 10.0
+_ASK_SECONDS, _FORK_SECONDS = 2.0, 10.0
 
 _loading: set[threading.Thread] = set()
 _here: "weakref.WeakSet[Moving | LocalCalls]" = weakref.WeakSet()
@@ -142,9 +142,11 @@ class Moving:
             elif 0 < found.nbytes <= _MAX_BYTES:
                 needed = -(-found.nbytes // _BYTES_PER_CALL)
                 self.calls_left, self._calls = needed - self._calls, needed
-        # The daemon is gone, or this process cannot load the program: then it does not move in.
+        except JitserverError:
+            self.calls_left = _FIRST_CALLS
+        # This process cannot load the program.
         except Exception:
-            return
+            self.stay()
         finally:
             _loading.discard(threading.current_thread())
 
@@ -152,15 +154,15 @@ class Moving:
         """Ask for the executable, if it is not larger.
 
         Raises:
-            JitserverError: the daemon that knows the program's number is gone.
+            JitserverError: the daemon that knows the program's number is gone, or hangs.
         """
         session = self._session
         with session.lock:
-            session.connect()
-            if session.program_generation != self._generation:
-                raise ProgramLost("another daemon has taken over")
+            if session.connection is None or session.program_generation != self._generation:
+                raise ProgramLost("the connection is gone, or another daemon has taken over")
             asked = Load(self._prepared.executable, max_bytes)
-            found: Executable = session.ask_once(Verb.LOAD, asked, Executable)
+            # The exit of the program and its forks wait for this.
+            found: Executable = session.ask_once(Verb.LOAD, asked, Executable, timeout=_ASK_SECONDS)
             return found
 
 

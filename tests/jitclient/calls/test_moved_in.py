@@ -15,6 +15,7 @@ import jitclient
 from jitclient import Array
 from jitclient.calls import moved_in
 from jitclient.calls.program import Program
+from jitclient.errors import DaemonSilent
 from jitclient.jaxside import cpu_executables
 from jitclient.session import process
 from jitclient.session.session import Session
@@ -337,12 +338,11 @@ def test_on_other_devices_nothing_moves_in(monkeypatch: pytest.MonkeyPatch) -> N
     for name, value in (("platform", "cuda"), ("devices", 99)):
         session = process.session()
         session.connect()
-        monkeypatch.setattr(session, name, value)
-        fn = jitclient.jit(lambda x: x * FACTOR)
-        assert [fn(jnp.ones(1)).tolist() for _ in range(3)] == [[2.0]] * 3
-        assert not has_moved_in(fn)
-        monkeypatch.undo()
-        at_once.__wrapped__(monkeypatch)  # type: ignore[attr-defined]
+        with monkeypatch.context() as patched:
+            patched.setattr(session, name, value)
+            fn = jitclient.jit(lambda x: x * FACTOR)
+            assert [fn(jnp.ones(1)).tolist() for _ in range(3)] == [[2.0]] * 3
+            assert not has_moved_in(fn)
 
 
 def test_a_large_program_needs_many_calls(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
@@ -369,6 +369,23 @@ def test_the_number_of_another_daemon_is_not_asked_for(asked: list[str]) -> None
     moved_in._wait()
     assert program.moving.done is None
     assert Verb.LOAD not in asked
+
+
+def test_a_daemon_that_hangs_holds_up_no_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[dict[str, Any]] = []
+    ask = Session.ask_once
+
+    def ask_once(session: Session, verb: Verb, *rest: Any, **named: Any) -> Any:
+        if verb is not Verb.LOAD:
+            return ask(session, verb, *rest, **named)
+        given.append(named)
+        raise DaemonSilent("it hangs")
+
+    monkeypatch.setattr(Session, "ask_once", ask_once)
+    fn = jitclient.jit(lambda x: x * FACTOR)
+    assert [fn(jnp.ones(1)).tolist() for _ in range(3)] == [[2.0]] * 3
+    assert given == [{"timeout": moved_in._ASK_SECONDS}] * 3  # asked again after as many calls, and not for long
+    assert not has_moved_in(fn)
 
 
 def test_an_executable_that_does_not_load_stays(monkeypatch: pytest.MonkeyPatch) -> None:
