@@ -41,7 +41,8 @@ def status(calls: bool) -> None:
     other daemons.
 
     With --calls, the seconds of a function and of a session are those of its calls. On an accelerator, a few calls are
-    measured, and count for the others; there, calls are queued while the device does earlier work.
+    measured, and count for the others; there, calls are queued while the device does earlier work. Programs that have
+    moved in run in the client's process, and their calls do not count.
     """
     try:
         snapshot: Snapshot | None = ask(Verb.SNAPSHOT, None, Snapshot) if calls else None
@@ -80,7 +81,10 @@ def _print_activity(snapshot: Snapshot) -> None:
         (["device", "memory"], [_device(each) for each in snapshot.devices if each.used is not None]),
         (["being made", "", "since", "for", "waiting"], [_making(each) for each in snapshot.making]),
         (["running for", "function", "client", ""], [_running(each) for each in snapshot.running]),
-        (["pid", "program", "calls", "seconds", "arrays", "holding"], [_session(each) for each in sessions]),
+        (
+            ["pid", "program", "calls", "seconds", "moved in", "arrays", "holding"],
+            [_session(each) for each in sessions],
+        ),
         (["key", "function", "calls", "seconds", "queued"], [_called(each) for each in hottest]),
     ]
     for columns, rows in tables:
@@ -110,8 +114,8 @@ def _running(running: Running) -> list[str]:
 def _session(session: SessionInfo) -> list[str]:
     program = _program(session)
     short = program if len(program) <= _MAX_WIDTH else f"{program[: _MAX_WIDTH - 1]}…"
-    counted = [f"{session.calls:,}", f"{session.seconds:.3f}", f"{session.arrays:,}", size(session.array_bytes)]
-    return [client_process(session.pid), short, *counted]
+    counted = [f"{session.calls:,}", f"{session.seconds:.3f}", f"{session.moved_in:,}", f"{session.arrays:,}"]
+    return [client_process(session.pid), short, *counted, size(session.array_bytes)]
 
 
 def _program(session: SessionInfo) -> str:

@@ -73,6 +73,7 @@ def _session(session: Session) -> SessionInfo:
         nbytes,
         session.program,
         session.call_seconds,
+        session.moved_in,
     )
 
 

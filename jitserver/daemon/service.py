@@ -205,9 +205,12 @@ class JitService(Service):  # type: ignore[misc]
 
     @verb(messages.Load)
     def exposed_load(self, connection: DaemonConnection, request: messages.Load) -> messages.Executable:
-        entry = _session(connection).executable(request.executable)
-        data = self.engine.programs.executable_of(entry)
-        return messages.Executable(len(data), bytes(data) if len(data) <= request.max_bytes else b"")
+        session = _session(connection)
+        data = self.engine.programs.executable_of(session.executable(request.executable))
+        if len(data) > request.max_bytes:
+            return messages.Executable(len(data))
+        session.moved_in += bool(data)
+        return messages.Executable(len(data), bytes(data))
 
     @verb(messages.Inspect)
     def exposed_inspect(self, connection: DaemonConnection, request: messages.Inspect) -> messages.Inspected:

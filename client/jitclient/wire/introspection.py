@@ -134,7 +134,8 @@ class Pin(Message):
 class SessionInfo(Message):
     """Session: the process that started it, its start time by the daemon's clock, its calls and its arrays.
 
-    `seconds` are those of its calls, as for `Called`.
+    `seconds` are those of its calls, as for `Called`. Programs that have `moved_in` are called in the process
+    itself, and such calls do not count.
     """
 
     pid: int
@@ -144,6 +145,7 @@ class SessionInfo(Message):
     array_bytes: int
     program: str = ""  # of a client on another machine
     seconds: float = 0.0
+    moved_in: int = 0
 
 
 class Making(Message):

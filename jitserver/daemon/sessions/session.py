@@ -56,6 +56,7 @@ class Session:
         self.begun = time.monotonic()
         self.calls = 0
         self.call_seconds = 0.0
+        self.moved_in = 0  # programs that the client runs itself
         self.budget = budget
         self.arrays: dict[int, Any] = {}
         # The program that made each array, by handle; arrays that were put have none.

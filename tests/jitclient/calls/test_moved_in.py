@@ -19,6 +19,7 @@ from jitclient.errors import DaemonSilent
 from jitclient.jaxside import cpu_executables
 from jitclient.session import process
 from jitclient.session.session import Session
+from jitclient.wire.introspection import Snapshot
 from jitclient.wire.messages import Verb
 
 pytestmark = [pytest.mark.usefixtures("daemon"), pytest.mark.cpu(reason="programs stay where the accelerator is")]
@@ -128,6 +129,19 @@ def test_an_array_of_the_daemon_comes_over_once(asked: list[str]) -> None:
     assert [fn(x).tolist() for _ in range(5)] == [[2.0] * 3] * 5
     assert asked.count("run") <= 3  # the first call, and the fetches of its result and its argument
     assert has_moved_in(fn)
+
+
+def test_a_session_counts_what_has_moved_in() -> None:
+    def moved() -> int:
+        sessions = process.session().ask(Verb.SNAPSHOT, None, Snapshot).sessions
+        return sum(session.moved_in for session in sessions if session.pid == os.getpid())
+
+    fn, before = jitclient.jit(lambda x: x * FACTOR - 0.5), moved()
+    fn.lower(jnp.ones(3)).compile()
+    assert moved() == before
+    for size in (3, 3, 4):
+        fn(jnp.ones(size))
+    assert moved() == before + 2
 
 
 def test_a_function_has_several_programs(asked: list[str]) -> None:
