@@ -154,8 +154,6 @@ class Program:
         results, fetch = prepared.results, self.inline
         first = session.new_handles(len(results))
         arrays = make_handles(session, first, results)
-        if attachments and self._have_room(attachments):
-            fetch = tuple(range(len(results)))
         wait = tuple([first + n for n in range(len(results)) if n not in fetch]) if waits else ()
         call, fetched_handles = Call(prepared.executable, arguments, first), tuple(map(first.__add__, fetch))
         run = Run(calls=[call], fetch=fetched_handles, wait=wait)
@@ -200,13 +198,6 @@ class Program:
             check_donated_once(leaves, self.prepared.donated)
             return False
         return bool(self.used_donations)
-
-    def _have_room(self, attachments: Sequence[HostArray]) -> bool:
-        """Return whether large results may also come with the answer, in the shared memory of the arguments."""
-        large = [nbytes_of(spec) for n, spec in enumerate(self.prepared.results) if n not in self.inline]
-        if len(self.prepared.results) > MAX_ITEMS:
-            return False
-        return sum(large) <= self.session.room_with_answer(attachments)
 
 
 def _placing(place: Sharding, unflatten: Callable[[Sequence[Any]], Any]) -> Callable[[Sequence[Any]], Any]:

@@ -19,12 +19,7 @@ from jitclient.wire.shared_memory import MAX_LENT_BLOCKS, Block, Reader, copy_in
 IDLE_SECONDS = 10.0
 """Seconds without use after which a block is returned to the daemon."""
 
-MAX_BYTES_WITH_ANSWER = 2 << 20
-"""Maximum bytes of results that come with the answer, in the block of the arguments: fetching more is cheaper."""
-
 _MAX_FREE_BLOCKS = 4
-# Once this many blocks are being read, large results are no longer sent with the answer, but fetched later.
-_MAX_READ_BLOCKS = MAX_LENT_BLOCKS // 2
 
 
 class Lender(Protocol):
@@ -59,12 +54,6 @@ class Blocks:
         self._at_daemon[block.number] = block
         message.block = block.number
         return ()
-
-    def room_with_answer(self, attachments: Sequence[HostArray]) -> int:
-        """Return how many bytes of results may come with the answer to a call, in the block of its arguments."""
-        self._settle()
-        nbytes = sum(array.nbytes for array in attachments)
-        return nbytes if nbytes <= MAX_BYTES_WITH_ANSWER and len(self._read) < _MAX_READ_BLOCKS else 0
 
     def loaded(self, number: int, sizes: Sequence[int]) -> list[HostArray]:
         """Return views of the arrays in a block at the daemon, unchanged until the block comes back or is lost."""

@@ -179,14 +179,6 @@ class Session(Link):
             finally:
                 self._exchanging = False
 
-    def room_with_answer(self, attachments: Sequence[HostArray]) -> int:
-        """Return how many bytes of large results may come with the answer to a call. Called with the `lock` held.
-
-        Always 0 where a call returns before its results are computed, as the answer would have to wait for them.
-        """
-        blocks = self._pipeline.blocks
-        return blocks.room_with_answer(attachments) if blocks is not None and self.finishes_calls else 0
-
     def _may_have_begun(self, number: int) -> bool:
         """Reconnect, and return whether the daemon may have begun a Run that it never answered."""
         generation = self.generation

@@ -111,20 +111,6 @@ def test_but_not_where_the_daemon_keeps_that_block(blocks: Blocks, daemon: Daemo
     assert daemon.resident[0].view(np.float32)[0] == 1
 
 
-def test_no_large_results_come_unasked_beside_larger_arguments(blocks: Blocks) -> None:
-    half = np.zeros(client.MAX_BYTES_WITH_ANSWER // 2, np.uint8)
-    assert blocks.room_with_answer([half, half]) == 2 * half.nbytes
-    assert blocks.room_with_answer([half, half, np.zeros(1, np.uint8)]) == 0
-
-
-def test_nor_while_the_program_reads_many(blocks: Blocks, daemon: Daemon) -> None:
-    array = np.zeros(N, np.float32)
-    held = [call_unasked(blocks, daemon, n) for n in range(MAX_LENT_BLOCKS // 2)]
-    assert blocks.room_with_answer([array]) == 0
-    held.pop()
-    assert blocks.room_with_answer([array]) == array.nbytes
-
-
 def test_an_offer_that_is_not_used_is_free_again(blocks: Blocks, daemon: Daemon) -> None:
     for _ in range(3):
         message = Run()
