@@ -2,6 +2,8 @@
 
 import os
 import signal
+import threading
+import time
 import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -40,8 +42,11 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moved_in.Moving, "go_on", _go_on)
 
 
-def _go_on(moving: Any, begin: Callable[[Any], None] = moved_in.Moving.go_on) -> None:
-    begin(moving)
+_begin = moved_in.Moving.go_on
+
+
+def _go_on(moving: Any) -> None:
+    _begin(moving)
     moved_in._wait()
 
 
@@ -427,6 +432,27 @@ def test_a_forked_child_asks_the_daemon() -> None:
         assert os.waitpid(child, 0)[1] == 0
     finally:
         signal.alarm(0)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:RuntimeWarning")
+def test_a_fork_waits_for_a_program_that_is_being_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, loaded, load = threading.Event(), threading.Event(), cpu_executables.load
+
+    def slow_load(data: bytes) -> Any:
+        begun.set()
+        time.sleep(0.2)
+        loaded.set()
+        return load(data)
+
+    monkeypatch.setattr(cpu_executables, "load", slow_load)
+    monkeypatch.setattr(moved_in.Moving, "go_on", _begin)
+    fn = jitclient.jit(lambda x: x * FACTOR)
+    fn(jnp.ones(1))
+    assert begun.wait(60)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if loaded.is_set() else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_version_of_jax_with_other_programs_gives_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
