@@ -364,6 +364,17 @@ def test_on_other_devices_nothing_moves_in(monkeypatch: pytest.MonkeyPatch) -> N
             assert not has_moved_in(fn)
 
 
+def test_over_ssh_nothing_moves_in() -> None:
+    def is_on_same_cpu(address: str) -> bool:
+        session: Any = types.SimpleNamespace(
+            platform="cpu", devices=len(jax.devices()), settings=types.SimpleNamespace(address=address)
+        )
+        return moved_in.is_on_same_cpu(session)
+
+    assert is_on_same_cpu("unix:/run/one.sock")
+    assert not is_on_same_cpu("ssh://there")
+
+
 def test_a_large_program_needs_many_calls(monkeypatch: pytest.MonkeyPatch, asked: list[str]) -> None:
     monkeypatch.setattr(moved_in, "_BYTES_PER_CALL", 300)
     fn = jitclient.jit(lambda x: jnp.sin(x) @ x)
