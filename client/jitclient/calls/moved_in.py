@@ -63,13 +63,14 @@ class MovedIn(NamedTuple):
         import jax
 
         given = [_of_this_process(leaf, spec) for leaf, spec in zip(leaves, self.specs, strict=True)]
+        # Of what a program's own trace exported, the results have no weak types, and are committed.
         results = [
             weakly_typed(result) if spec.weak_type and not result.weak_type else result
             for result, spec in zip(self.compiled(*given), self.results, strict=True)
         ]
         if any(getattr(leaf, "committed", False) for leaf in given):
             return jax.device_put(results, jax.devices()[0])  # type: ignore[no-any-return]
-        return results
+        return [internals.uncommitted(result) if result.committed else result for result in results]
 
 
 def _of_this_process(leaf: Any, spec: Spec) -> Any:
@@ -98,7 +99,7 @@ class Moving:
         self._session, self._generation, self._prepared, self._specs = session, generation, prepared, specs
         self._label = label
         self._calls = _FIRST_CALLS
-        special = prepared.may_raise or prepared.has_effects or prepared.slots or prepared.foreign or is_placed
+        special = prepared.may_raise or prepared.has_effects or prepared.foreign or is_placed
         arrays = *specs, *prepared.results
         stays = any(spec.sharding is not None for spec in arrays) or sum(map(nbytes_of, arrays)) > _MAX_ARRAY_BYTES
         self.calls_left: float = math.inf if special or stays else _FIRST_CALLS

@@ -320,6 +320,22 @@ def fast_program(compiled: Any, count: int, results: Any) -> Any:
     return pxla.MeshExecutableFastpathData(*program)
 
 
+def uncommitted(array: Any) -> Any:
+    """Return an array of one device as one that is not committed to it; the array itself if jax lacks what that needs.
+
+    Results of exported programs are committed, in every version of jax so far.
+    """
+    with contextlib.suppress(ImportError, AttributeError, TypeError):
+        import jax
+        from jax._src import array as arrays
+
+        if jax.numpy.issubdtype(array.dtype, jax.dtypes.prng_key):
+            data, kind = jax.random.key_data(array), jax.random.key_impl(array)
+            return jax.random.wrap_key_data(uncommitted(data), impl=kind)
+        return arrays.ArrayImpl(array.aval, array.sharding, array._arrays, committed=False)
+    return array
+
+
 def profiler() -> tuple[Any, Any]:
     """Return the module of XLA's profiler that JAX uses, and JAX's class of options; None twice if jax lacks either."""
     found = _get("profiler._profiler"), _get("profiler.ProfileOptions")

@@ -16,6 +16,7 @@ import pytest
 import jitclient
 from jitclient import Array
 from jitclient.calls import moved_in
+from jitclient.calls.arguments import spec_of
 from jitclient.calls.program import Program
 from jitclient.errors import DaemonSilent
 from jitclient.jaxside import cpu_executables
@@ -117,6 +118,20 @@ def test_results_are_those_of_jit_and_no_call_asks_the_daemon(case: str, asked: 
         assert Array not in map(type, jax.tree.leaves(found))
         assert list(map(described, jax.tree.leaves(found))) == list(map(described, jax.tree.leaves(wanted)))
     assert asked == []
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_results_of_an_exported_program_are_those_of_jit(is_committed: bool) -> None:
+    """What a program's own trace exported has results without weak types, which are committed."""
+    args = (1.0, jnp.ones(2), jax.random.key(1))
+    if is_committed:
+        args = jax.device_put(args, jax.devices()[0])
+    plain = jax.jit(lambda x, y, key: (2.5, x * y, jax.random.split(key)))
+    wanted, exported = plain(*args), jax.export.export(plain)(*args)
+    compiled = jax.jit(jax.export.deserialize(exported.serialize()).call).lower(*args).compile()
+    specs = [[spec_of(leaf, False) for leaf in leaves] for leaves in (args, wanted)]
+    found = moved_in.MovedIn(compiled, *specs).call(args)
+    assert list(map(described, found)) == list(map(described, wanted))
 
 
 def test_keys_are_made() -> None:
@@ -325,6 +340,7 @@ def test_a_daemon_that_stops_does_not_matter(own: Any) -> None:
         import jax.numpy as jnp
         import jitclient
         from jitclient.calls import moved_in
+from jitclient.calls.arguments import spec_of
 
         fn = jitclient.jit(lambda x: x * 2)
         while not moved_in._here:
@@ -476,7 +492,7 @@ def test_a_version_of_jax_with_other_programs_gives_the_values(monkeypatch: pyte
 
 
 def test_without_the_fast_path_of_jax_the_values_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moved_in, "internals", types.SimpleNamespace(fast_calls=lambda *_: None))
+    monkeypatch.setattr(moved_in.internals, "fast_calls", lambda *_: None)  # type: ignore[attr-defined]
     fn = jitclient.jit(lambda x: {"y": x * FACTOR})
     assert [fn(jnp.ones(1))["y"].tolist() for _ in range(4)] == [[2.0]] * 4
     assert has_moved_in(fn)
