@@ -1,5 +1,6 @@
 """Programs move in: after some calls, the process runs them itself, as `jax.jit` would, and without the daemon."""
 
+import math
 import os
 import signal
 import threading
@@ -10,12 +11,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import msgspec
 import numpy as np
 import pytest
 
 import jitclient
 from jitclient import Array
-from jitclient.calls import moved_in
+from jitclient.calls import MISS, moved_in
 from jitclient.calls.arguments import spec_of
 from jitclient.calls.program import Program
 from jitclient.errors import DaemonSilent
@@ -23,7 +25,8 @@ from jitclient.jaxside import cpu_executables
 from jitclient.session import process
 from jitclient.session.session import Session
 from jitclient.wire.introspection import Snapshot
-from jitclient.wire.messages import Verb
+from jitclient.wire.messages import ForeignFunction, Verb
+from jitclient.wire.shardings import Sharding
 
 pytestmark = [pytest.mark.usefixtures("daemon"), pytest.mark.cpu(reason="programs stay where the accelerator is")]
 
@@ -198,6 +201,17 @@ def test_what_is_rebound_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
 
 
+def test_after_a_rebinding_to_an_equal_value_it_is_called_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    fn = jitclient.jit(lambda x: x * FACTOR)
+    for _ in range(3):
+        fn(jnp.ones(1))
+    monkeypatch.setitem(globals(), "FACTOR", float("2.0"))
+    for _ in range(3):
+        fn(jnp.ones(1))
+    monkeypatch.setattr(type(fn.general_path()), "call", lambda *_: pytest.fail("a plan makes this call"))
+    assert fn(jnp.ones(1)).tolist() == [2.0]
+
+
 def test_the_content_of_a_cell_is_noticed() -> None:
     factor = 2.0
 
@@ -339,7 +353,7 @@ def test_a_daemon_that_stops_does_not_matter(own: Any) -> None:
         import json, os, signal, sys
         import jax.numpy as jnp
         import jitclient
-        from jitclient.calls import moved_in
+        from jitclient.calls import MISS, moved_in
 from jitclient.calls.arguments import spec_of
 
         fn = jitclient.jit(lambda x: x * 2)
@@ -367,6 +381,36 @@ def test_what_needs_the_daemon_stays_there(case: str) -> None:
     fn = jitclient.jit(function, **options)
     assert [fn(jnp.ones(2)).tolist() for _ in range(4)] == [[1.0, 1.0]] * 4
     assert not has_moved_in(fn)
+
+
+@pytest.mark.parametrize("special", ["may_raise", "has_effects", "foreign", "placed", "sharding"])
+def test_special_programs_stay(special: str) -> None:
+    fn = jitclient.jit(lambda x: x * FACTOR)
+    fn(jnp.ones(1))
+    program = program_of(fn)
+
+    def calls_left(named: str) -> float:
+        value = {"foreign": (ForeignFunction("there"),)}.get(named, True)
+        changed = {} if named in ("", "placed", "sharding") else {named: value}
+        place = Sharding(None, ("x",)) if named == "sharding" else None
+        specs = [msgspec.structs.replace(spec, sharding=place) for spec in program.specs]
+        prepared = msgspec.structs.replace(program.prepared, **changed)
+        return moved_in.Moving(program.session, 1, prepared, specs, "", named == "placed").calls_left
+
+    assert (calls_left(""), calls_left(special)) == (1, math.inf)
+
+
+def test_the_calls_of_another_session_are_not_made_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    fn = jitclient.jit(lambda x: x * FACTOR)
+    for _ in range(3):
+        fn(jnp.ones(1))
+    general = fn.general_path()
+    (plan,), local = general.plans, general._local
+    assert plan((jnp.ones(1),), {}).tolist() == [2.0]
+    assert local.is_current()
+    monkeypatch.setattr(process, "current", None)
+    assert plan((jnp.ones(1),), {}) is MISS
+    assert not local.is_current()
 
 
 def test_on_other_devices_nothing_moves_in(monkeypatch: pytest.MonkeyPatch) -> None:
