@@ -368,6 +368,29 @@ from jitclient.calls.arguments import spec_of
         assert own.run(program, str(daemon.pid), JITSERVER_FALLBACK="error") == [[8.0, 8.0], [8.0, 8.0]]
 
 
+def test_nothing_moves_in_until_the_program_imports_jax(own: Any) -> None:
+    program = """
+        import json, sys
+        import numpy as np
+        import jitclient
+        from jitclient.calls import moved_in
+
+        moved_in._FIRST_CALLS = 1
+        fn = jitclient.jit(lambda x: x * 2)
+        found = [np.asarray(fn(np.ones(1, "float32"))).tolist() for _ in range(3)]
+        had_jax = "jax" in sys.modules
+        import jax
+        for _ in range(2):
+            found.append(fn(np.ones(1, "float32")).tolist())
+            moved_in._wait()
+        print(json.dumps([found, had_jax, isinstance(fn(np.ones(1, "float32")), jitclient.Array)]))
+    """
+    with own.serving():
+        made, again = (own.run(program, JITSERVER_FALLBACK="error") for _ in range(2))
+    assert made == [[[2.0]] * 5, True, False]
+    assert again == [[[2.0]] * 5, False, False]
+
+
 STAY: dict[str, Callable[[], Any]] = {
     "callbacks": lambda: (lambda x: jax.pure_callback(lambda v: v, x, x), {}),
     "effects": lambda: (lambda x: jax.debug.print("{}", x) or x, {}),
