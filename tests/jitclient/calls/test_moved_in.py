@@ -325,6 +325,22 @@ def test_a_very_large_program_stays(monkeypatch: pytest.MonkeyPatch, asked: list
     assert asked.count(Verb.LOAD) == 1
 
 
+def test_a_call_that_fails_here_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have taken the memory of its arguments."""
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("RESOURCE_EXHAUSTED")
+
+    monkeypatch.setattr(moved_in.internals, "fast_calls", lambda *_: fails)  # type: ignore[attr-defined]
+    fn = jitclient.jit(lambda x: x * FACTOR)
+    process.session()
+    path = fn.general_path()
+    path.plans = (moved_in.LocalCalls(fn.__wrapped__, "fn", path._options, None).plan,)
+    monkeypatch.setattr(type(path), "call", lambda *_: pytest.fail("the call is made again"))
+    with pytest.raises(RuntimeError, match="RESOURCE_EXHAUSTED"):
+        fn(jnp.ones(1))
+
+
 def test_it_is_part_of_traces() -> None:
     fn, x = jitclient.jit(lambda x, y: (x * y).sum()), jnp.arange(3.0)
     for _ in range(3):
