@@ -37,8 +37,6 @@ _INPUT = re.compile(r"(%\w+): ([^\s,)]+)")
 _VALUE = re.compile(r"(%\w+)(?:#\d+)?")
 _NUMBERED = re.compile(r"(?<!custom_call )@\w+|(?<=index = )\d+(?= : ui64)")
 """Names of functions, and numbers of callbacks."""
-_IN_ANY_ORDER = frozenset({"call", "func.call", "stablehlo.case", "stablehlo.while"})
-"""Operations that list the operands and results of loops and inner functions, which a jaxpr has in any order."""
 
 
 def evidence_of(traced: Any, lowered: Any, ref: values.Ref) -> Evidence:
@@ -104,10 +102,7 @@ def _operations(text: str) -> list[str]:
         operation = result[2] if result else ""
         names = {} if operation == "stablehlo.add" else made  # a term of a sum
         parts = [names.get(part, "%") if part.startswith("%") else part for part in _VALUE.split(line)]
-        kept = _NUMBERED.sub("", "".join(parts))
-        if operation in _IN_ANY_ORDER or not (operation or "custom_call" in line):
-            kept = " ".join(sorted(re.findall(r"[^\s(),]+", kept)))
-        found.append(kept)
+        found.append(_NUMBERED.sub("", "".join(parts)))
         if result:
             made[result[1]] = operation
     return sorted(found)

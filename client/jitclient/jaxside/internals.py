@@ -135,18 +135,6 @@ def constants_of(jaxpr: Any) -> Any:
     return getattr(jaxpr, "consts", None)
 
 
-def sizes_of_scan(params: dict[str, Any]) -> tuple[int, int]:
-    """Return the number of constants and the number of carries of a `scan`.
-
-    Since jax 0.12, `ft_in` replaces the numbers (jax-ml/jax#39005). It holds one tree without values for each of the
-    constants, the carries and the other arguments.
-    """
-    if "ft_in" not in params:
-        return params["num_consts"], params["num_carry"]
-    consts, carry, _ = params["ft_in"].unpack()
-    return len(consts), len(carry)
-
-
 def register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callable[[Any], Any]) -> None:
     """Make jax accept instances of a class as arrays; see `interop.register_arrays`.
 

@@ -125,7 +125,7 @@ def test_results_are_those_of_jit_and_no_call_asks_the_daemon(case: str, asked: 
 
 @pytest.mark.parametrize("is_committed", [False, True])
 def test_results_of_an_exported_program_are_those_of_jit(is_committed: bool) -> None:
-    """What a program's own trace exported has results without weak types, which are committed."""
+    # Results of what a program's own trace exported have no weak types, and are committed.
     args = (1.0, jnp.ones(2), jax.random.key(1))
     if is_committed:
         args = jax.device_put(args, jax.devices()[0])
@@ -326,8 +326,7 @@ def test_a_very_large_program_stays(monkeypatch: pytest.MonkeyPatch, asked: list
 
 
 def test_a_call_that_fails_here_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have taken the memory of its arguments."""
-
+    # It may have taken the memory of its arguments.
     def fails(*_: Any) -> Any:
         raise RuntimeError("RESOURCE_EXHAUSTED")
 

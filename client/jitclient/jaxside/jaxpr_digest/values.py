@@ -61,18 +61,6 @@ class Values:
         """Return whether an abstract value describes an array or a token, and not a reference to memory."""
         return type(aval) in _pure_avals()
 
-    def aval(self, aval: Any) -> bytes:
-        """Return the digest of a variable's abstract value, which must describe an array or a token.
-
-        References to mutable arrays are refused: two of them may have equal digests and yet change independently.
-
-        Raises:
-            NotComparableError: The abstract value is of another kind.
-        """
-        if not self.is_pure(aval):
-            raise NotComparableError(aval)
-        return self.digest(aval)
-
     def _of_object(self, value: Any) -> bytes:
         for find in (self._of_container, self._of_jax, self._of_callable, self._of_instance, _of_constant):
             found = find(value)
@@ -107,7 +95,7 @@ class Values:
         # jax derives classes of its own from Python's number types.
         if isinstance(value, (int, float, complex)) and hasattr(value, "aval"):
             number = _PLAIN[next(base for base in type(value).__mro__ if base in _PLAIN)](value)
-            return combine(b"typed number", self._of_class(type(value)), number, self.aval(value.aval))
+            return combine(b"typed number", self._of_class(type(value)), number, self.digest(value.aval))
         if isinstance(value, (np.dtype, _key_dtype_class())):
             return _dtype_digest(value)
         if type(value) in _pure_avals():
