@@ -12,7 +12,7 @@ from jitclient.capture.manifest.changes import Place, changed_counters, written
 from jitclient.capture.manifest.definitions import Tree, bytes_of
 from jitclient.capture.manifest.garbage import GarbageRecorder
 from jitclient.capture.manifest.hooks import A_DEBUGGER, hook_of_thread
-from jitclient.capture.manifest.places import ABSENT, CACHE, CHANGED_PLACES, IMPORTED, resolve
+from jitclient.capture.manifest.places import ABSENT, CACHE, CHANGED_PLACES, IMPORTED, LOADED, plain_name, resolve
 from jitclient.capture.manifest.reads import ambient_of, functions_below, is_observed, names_read
 from jitclient.capture.manifest.state import Digests
 from jitclient.capture.manifest.trees import ABSENT_DIGEST, OF_PROCESS, TOO_LARGE, Described, TooLargeError
@@ -144,7 +144,8 @@ class Observation:
         return Reads(tuple(by_name), tuple(by_name.values()), nonrepeatable, self._ambient)
 
     def _named(self, name: str) -> str:
-        return name if name.partition(":")[0] in self._loaded else IMPORTED + name
+        is_loaded = name.partition(":")[0] in self._loaded or plain_name(name).endswith(LOADED)
+        return name if is_loaded else IMPORTED + name
 
 
 class _Compared:

@@ -25,6 +25,9 @@ _NEEDED_BY_US = frozenset({"click", "cloudpickle", "flatbuffers", "msgspec", "pl
 CACHE = "__cache__"
 """The last part of a name that means the contents of a function's cache."""
 
+LOADED = "__loaded__"
+"""The last part of a name that means whether a module is loaded."""
+
 MODULES = "__modules__"
 """The last part of a name that means the modules among the globals of a module, and the globals that hide builtins."""
 
@@ -86,7 +89,9 @@ def resolve(name: str) -> Any:
         value = computed(value) if computed is not None else attribute(value, part)
         if value is ABSENT:
             break
-    return value
+    # Which submodules of these are loaded does not count.
+    is_submodule = bool(parts) and issubclass(type(value), ModuleType) and is_foundation(module)
+    return ABSENT if is_submodule else value
 
 
 def plain_name(name: str) -> str:
@@ -264,6 +269,7 @@ def _subclasses_of(cls: Any) -> Any:
 
 _COMPUTED: dict[str, Callable[[Any], Any]] = {
     CACHE: _cache_of,
+    LOADED: lambda module: ABSENT if module is ABSENT else True,
     MODULES: _modules_of,
     NAMES: _names_of,
     SUBCLASSES: _subclasses_of,

@@ -16,6 +16,7 @@ from jitclient.capture.manifest.definitions import is_class_data, is_data
 from jitclient.capture.manifest.places import (
     ABSENT,
     CACHE,
+    LOADED,
     MODULES,
     NAMES,
     SUBCLASSES,
@@ -37,6 +38,7 @@ Names = dict[str, Any]
 """The globals of a module."""
 
 _NAMESPACE_READERS = frozenset({"getattr", "hasattr", "vars", "globals", "locals", "eval", "exec", "dir", "__dict__"})
+_LISTS = frozenset({"dir", "vars", "__dict__"})
 _ERRORS = frozenset({"AttributeError", "ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 """Errors that code expects if it asks for a name that may be absent."""
 _MODULE_READERS = frozenset({"__import__", "import_module", "modules", "resolve_name"})
@@ -44,6 +46,8 @@ _KEPT_TRACES = frozenset({"PjitFunction", "_lru_cache_wrapper", "custom_jvp", "c
 """Types of functions whose code JAX or Python need not run again, because traces or results are stored."""
 
 _MAX_SUBCLASSES = 200
+_CONTAINERS = frozenset({dict, list, set, tuple, frozenset})
+_IMMUTABLE = 1 << 8  # Py_TPFLAGS_IMMUTABLETYPE: no attribute can be set
 
 
 def is_observed(code: CodeType, names: Names) -> bool:
@@ -76,6 +80,9 @@ def names_read(code: CodeType, names: Names, within: frozenset[int] = frozenset(
                 if SUBCLASSES in refs_of(code).words and issubclass(type(value), type):
                     found.add(f"{place}.{SUBCLASSES}")
     found |= _names_of_modules(code, names)
+    found |= set(_asked_of_foundations(code, names))
+    if "modules" in refs_of(code).words:
+        found |= {f"{text}:{LOADED}" for text in _texts_in(code) if text.replace(".", "").isidentifier()}
     if is_package(names.get("__name__")):
         found |= _names_of_definition(code, names)
     return found
@@ -217,6 +224,56 @@ def _names_of_modules(code: CodeType, names: Names) -> set[str]:
     }
 
 
+def _asked_of_foundations(code: CodeType, names: Names) -> Iterator[str]:
+    """Yield the names of data that code may ask of modules and classes of JAX, numpy or Python, and may miss there.
+
+    The program may have put it there. It is asked for by text, as in `getattr(jnp, "gain", 1.0)`, or in a `try`.
+    """
+    refs = refs_of(code)
+    tries, asks = (not refs.words.isdisjoint(words) for words in (_ERRORS, _NAMESPACE_READERS))
+    if not (tries or asks):
+        return
+    read = [(names.get(name), (*chain, "")) for name, chains in refs.globals.items() for chain in chains]
+    read += [(sys.modules.get(name), (part,)) for name, _, parts in refs.imports for part in (parts or ("",))]
+    for owner, chain in read:
+        for part in chain:
+            place = _place_in_foundation(owner)
+            if not place:
+                break
+            if tries and part and _may_be_set(owner, part):
+                yield place + part
+            if asks and part in ("", "__dict__"):
+                yield from (
+                    place + text for text in _texts_in(code) if text.isidentifier() and _may_be_set(owner, text)
+                )
+                if place.endswith(":") and not refs.words.isdisjoint(_LISTS):
+                    yield place + NAMES
+            owner = attribute(owner, part)
+
+
+def _place_in_foundation(owner: Any) -> str:
+    """Return how names of data begin that programs can put on a module or class of a foundation; "" for all else.
+
+    JAX's own classes are searched for what the program has put there (`ambient/patches.py`).
+    """
+    if issubclass(type(owner), ModuleType):
+        name = fields_of(owner).get("__name__")
+        return f"{name}:" if is_foundation(name) else ""
+    is_open = issubclass(type(owner), type) and not owner.__flags__ & _IMMUTABLE
+    is_searched = not is_open or not is_foundation(module_of(owner)) or module_of(owner).startswith("jax")
+    return "" if is_searched else f"{_place_of_class(owner)}."
+
+
+def _may_be_set(owner: Any, word: str) -> bool:
+    value = attribute(owner, word)
+    is_value = value is ABSENT or is_plain(value) or attribute(type(value), "__array__") is not ABSENT
+    return not is_of_python(word) and (is_value or type(value) in _CONTAINERS)
+
+
+def _texts_in(code: CodeType) -> Iterator[str]:
+    yield from (const for each in nested(code) for const in each.co_consts if type(const) is str)
+
+
 def _with_submodules(modules: list[ModuleType], words: set[str]) -> list[ModuleType]:
     """Return modules of packages, and the modules that they hold under one of the words, transitively."""
     found = {id(each): each for each in modules}
@@ -254,9 +311,8 @@ def _data_of(module: Any) -> list[str]:
 def _modules_imported(code: CodeType, names: Names) -> Iterator[ModuleType]:
     """Yield the loaded modules of packages that code imports in its body, or looks up by a constant name."""
     if not _MODULE_READERS.isdisjoint(refs_of(code).words):
-        consts = {const for each in nested(code) for const in each.co_consts if type(const) is str}
         own = {names["__name__"]} if "__name__" in refs_of(code).words else set()
-        named = {const.partition(":")[0] for const in consts} | own
+        named = {const.partition(":")[0] for const in _texts_in(code)} | own
         yield from (sys.modules[name] for name in sorted(named) if name in sys.modules and is_package(name))
     for name, level, wanted in refs_of(code).imports:
         full = f"{'.' * level}{name}"

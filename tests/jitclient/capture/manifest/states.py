@@ -350,6 +350,47 @@ STATES = {
             "an error": "try: return x * GAIN\n    except NameError: return x * 2.0",
         }.items()
     },
+    **{
+        f"what the program puts on {owner}, by {way}": State(
+            f"import json, math\nimport jax.numpy as jnp\ndef op(x):\n    {asked.replace('OWNER', owner)}",
+            f"import json, math\n{owner}.mf_gain = float(G)",
+        )
+        for way, asked in {
+            "hasattr": "return x * (OWNER.mf_gain if hasattr(OWNER, 'mf_gain') else 2.0)",
+            "getattr": "return x * getattr(OWNER, 'mf_gain', 2.0)",
+            "vars": "return x * vars(OWNER).get('mf_gain', 2.0)",
+            "its dictionary": "return x * OWNER.__dict__.get('mf_gain', 2.0)",
+            "an error": "try: return x * OWNER.mf_gain\n    except AttributeError: return x * 2.0",
+        }.items()
+        for owner in ("jnp", "math", "json.JSONEncoder")
+    },
+    "what the program puts on jax.numpy, by an import": State(
+        "def op(x):\n    try:\n        from jax.numpy import mf_gain\n        return x * mf_gain\n"
+        "    except ImportError: return x * 2.0",
+        "jnp.mf_gain = float(G)",
+    ),
+    "what the program puts on jax.numpy, by its names": State(
+        "import jax.numpy as jnp\ndef op(x):\n"
+        "    return x * float(max([n[3:] for n in dir(jnp) if n.startswith('mf_')] or [2]))",
+        "setattr(jnp, f'mf_{G}', None)",
+    ),
+    "an array that the program puts on jax.numpy": State(
+        "import jax.numpy as jnp\ndef op(x): return x * getattr(jnp, 'mf_gain', [2.0])[0]",
+        "import numpy as np\njnp.mf_gain = np.full(1, float(G))",
+    ),
+    "what the program puts on jax.numpy, asked for by user code": State(
+        "", "jnp.mf_gain = float(G)", "def f(x): return x * getattr(jnp, 'mf_gain', 2.0)"
+    ),
+    **{
+        f"whether a module is loaded, by {way}": State(
+            f"import sys\ndef op(x):\n    {asked}", "import PKG.core", core="GAIN = 3.0"
+        )
+        for way, asked in {
+            "in": "return x * (3.0 if 'PKG.core' in sys.modules else 2.0)",
+            "get": "return x * (3.0 if sys.modules.get('PKG.core') is not None else 2.0)",
+            "an error": "try: return x * sys.modules['PKG.core'].GAIN\n    except KeyError: return x * 2.0",
+        }.items()
+    },
     "global in place of a builtin function": State(
         "def op(x): return x * abs(-2.0)", "K = float(G)\ndef mine(x): return K\nP.abs = mine"
     ),
@@ -419,13 +460,21 @@ def write_packages(folder: Path) -> None:
             (package / "core.py").write_text(state.core + "\n")
 
 
+def restore_foundations() -> None:
+    """Undo what programs did to modules of JAX and Python."""
+    jnp.pi, math.tau = math.pi, 2 * math.pi
+    for owner in (jnp, math, json.JSONEncoder):
+        for added in [each for each in vars(owner) if each.startswith("mf_")]:
+            delattr(owner, added)
+
+
 def program(name: str, g: str) -> dict[str, Any]:
     """The globals of a program that has imported a package afresh and changed its state."""
     for loaded in [each for each in sys.modules if each.partition(".")[0] == package_of(name)]:
         del sys.modules[loaded]
     names._constants.cache_clear()
     os.environ["G"] = g
-    jnp.pi, math.tau = math.pi, 2 * math.pi
+    restore_foundations()
     found = {"P": importlib.import_module(package_of(name)), "G": g, "jnp": jnp, "math": math, "__name__": "__main__"}
     if g:
         exec(STATES[name].change.replace("PKG", package_of(name)), found)

@@ -1,13 +1,11 @@
 """A process gets a program of another one where the state of its packages gives the same, and in no other state."""
 
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import pytest
 
 from jitclient.capture.user_code import installed
@@ -27,7 +25,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.syspath_prepend(folder)
         patch.setenv("G", "")
         yield folder
-    jnp.pi, math.tau = math.pi, 2 * math.pi
+    states.restore_foundations()
     for name in [each for each in sys.modules if each.startswith("mf_")]:
         del sys.modules[name]
     for function in (installed.is_user_module, installed.package_of):
