@@ -163,6 +163,12 @@ class Array(Placement, Conversions, Operations, metaclass=_Kind):
             self.delete()
         return self.deleted
 
+    def note_donation(self) -> None:
+        """Record that a call has taken the array, as JAX would also take this process's copy."""
+        self.deleted, self._value = True, None
+        if self._local is not None:
+            self._local.delete()
+
     @api_boundary
     def delete(self) -> None:
         """Free the array on the daemon. Later uses raise."""

@@ -18,7 +18,7 @@ from jitclient.calls.identity import raise_if_ambient
 from jitclient.calls.in_process import InProcess
 from jitclient.calls.moved_in import LocalCalls
 from jitclient.calls.own_trace import OwnTrace
-from jitclient.calls.plan import MAX_PLANS, Plan, SplitCall, renewed
+from jitclient.calls.plan import Plan, Repeat, SplitCall, renewed
 from jitclient.calls.program import Program
 from jitclient.calls.raised import Raised
 from jitclient.calls.specialisation import Specialisation
@@ -127,10 +127,11 @@ class GeneralPath:
             assert program is not None
             # Plans do not ask the guard.
             if self._deps is None and not is_guarded:
-                if local is None or local.plan is None:
-                    self.plans = renewed(self.plans, program, here, call, functools.partial(self._again, key))
-                elif local.plan not in self.plans:
-                    self.plans = (local.plan, *self.plans)[:MAX_PLANS]
+                repeat = functools.partial(self._again, key)
+                if self._local is None:
+                    self.plans = renewed(self.plans, program, here, call, repeat)
+                else:
+                    self._renew_plans(program, local, here, call, repeat)
             return result
         except Raised as raised:
             raised.raise_error()
@@ -170,8 +171,25 @@ class GeneralPath:
             return None
         if self._local is None or not self._local.is_current():
             watch = None if program.capture is None else program.capture.watch
-            self._local = LocalCalls(self._fun, self._name, self._options, watch)
+            self._local, self.plans = LocalCalls(self._fun, self._name, self._options, watch), ()
         return None if self._local.plan is None else self._local
+
+    def _renew_plans(
+        self, program: Program, local: LocalCalls | None, here: context.Context, call: SplitCall, repeat: Repeat
+    ) -> None:
+        """Cover such a call by a plan. That of the calls which this process makes itself is the last.
+
+        It fetches the arrays of the daemon in the arguments before it finds that a program has not moved in.
+        """
+        assert self._local is not None
+        last = () if self._local.plan is None else (self._local.plan,)
+        others = tuple([plan for plan in self.plans if plan not in last])
+        if local is None:
+            others = renewed(others, program, here, call, repeat)
+        else:
+            own = [plan for made in program.plans.values() for plan in made or ()]
+            others = tuple([plan for plan in others if plan not in own])
+        self.plans = (*others, *last)
 
     def _again(self, key: _Key, call: SplitCall, before: Program, leaves: Sequence[Any]) -> list[Array]:
         """Make a queued call again, whose `leaves` are copies, at the next daemon; wait for it, and return its results.

@@ -7,7 +7,9 @@ C++ path, on arrays of this process.
 """
 
 import contextlib
+import dataclasses
 import math
+import operator
 import os
 import sys
 import threading
@@ -22,7 +24,7 @@ from jitclient.calls.attempts import CallFailed
 from jitclient.capture.graph.watch import UNBOUND_ERRORS, Watch
 from jitclient.core import events
 from jitclient.errors import JitserverError, ProgramLost
-from jitclient.jaxside import after_fork, cpu_executables, internals
+from jitclient.jaxside import after_fork, cpu_executables, internals, unchanged
 from jitclient.jaxside.interop import is_jax_array, weakly_typed
 from jitclient.jaxside.options import JitOptions
 from jitclient.session import process
@@ -175,6 +177,23 @@ def is_on_same_cpu(session: Session) -> bool:
     return not cpu_executables.refusal() and jax.default_backend() == "cpu" and len(jax.devices()) == session.devices
 
 
+@dataclasses.dataclass
+class _First:
+    """The first call of a signature, while JAX's own code makes it."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    run: Callable[[], tuple[Any, Any]]
+    is_begun: bool = False
+    error: BaseException | None = None
+
+    def is_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        is_same = len(args) == len(self.args) and kwargs.keys() == self.kwargs.keys()
+        return is_same and all(
+            map(operator.is_, (*args, *kwargs.values()), (*self.args, *map(self.kwargs.get, kwargs)))
+        )
+
+
 class LocalCalls:
     """Calls of a function's programs that have moved in, in JAX's own C++ code.
 
@@ -183,8 +202,8 @@ class LocalCalls:
     """
 
     def __init__(self, fun: Callable[..., Any], name: str, options: JitOptions, watch: Watch | None) -> None:
-        self._first = threading.local()
-        self._watch, self._session = watch, process.current
+        self._thread = threading.local()
+        self._watch, self._session, self._has_same_settings = watch, process.current, unchanged.check_outside()
         statics = options.static_argnums, options.static_argnames
         self._fast = internals.fast_calls(fun, name, self._missed(), *statics)
         self._stays: list[bool] = []  # not empty once the programs must stay on the daemon
@@ -196,33 +215,36 @@ class LocalCalls:
         self._stays.append(True)
 
     def is_current(self) -> bool:
-        """Return whether nothing has changed on which the function's capture depends."""
-        return process.current is self._session and (self._watch is None or self._watch.unchanged())
+        """Return whether nothing has changed that JAX's own code does not compare: session, settings, captures."""
+        is_same = process.current is self._session and self._has_same_settings()
+        return is_same and (self._watch is None or self._watch.unchanged())
 
     def call(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], run: Callable[[], Any], made: Callable[[Any], Any]
     ) -> Any:
         """Make the first call of a signature by `run`; `made` makes the program of later ones, given its value."""
-        first = self._first
-        first.run, first.error = lambda: (value := run(), made(value)), None
+        thread = self._thread
+        outer, first = getattr(thread, "first", None), _First(args, kwargs, lambda: (value := run(), made(value)))
+        # Flattening may run the user's code, which may call this function, too.
+        thread.first = first
         try:
             value = self._fast(*args, **kwargs)
-            if first.error is not None:
-                raise first.error
-            return value
         finally:
-            first.run = first.error = None
+            thread.first = outer
+        if first.error is not None:
+            raise first.error
+        return run() if value is MISS else value
 
     def _missed(self) -> Callable[..., tuple[Any, Any, bool]]:
-        first = self._first
+        thread = self._thread
 
-        def missed(*_: Any, **__: Any) -> tuple[Any, Any, bool]:
-            run = getattr(first, "run", None)
-            if run is None:
+        def missed(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool]:
+            first = getattr(thread, "first", None)
+            if first is None or first.is_begun or not first.is_of(args, kwargs):
                 return MISS, None, True
-            first.run = None
+            first.is_begun = True
             try:
-                value, program = run()
+                value, program = first.run()
             # JAX's code would have no program for the signature any more.
             except BaseException as error:
                 first.error = error
@@ -233,13 +255,14 @@ class LocalCalls:
 
     def _plan(self) -> Callable[[tuple[Any, ...], dict[str, Any]], Any]:
         session, watch, fast, stays = self._session, self._watch, self._fast, self._stays
+        has_same_settings = self._has_same_settings
         no_checks: list[Callable[[], bool]] = []
 
         def plan(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            if process.current is not session or stays:
+            # JAX's own code compares the other settings.
+            if process.current is not session or stays or not has_same_settings():
                 return MISS
             try:
-                # JAX's own code compares the settings.
                 for check in no_checks if watch is None else watch.checks:
                     if not check():
                         return MISS

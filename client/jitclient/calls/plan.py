@@ -33,7 +33,7 @@ from jitclient.wire.messages import Attached, Call, Run, Spec
 Plan = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 """Function of positional arguments and keywords. If it raises `DaemonLost`, the daemon may have run the call."""
 
-MAX_PLANS = 4
+_MAX_PLANS = 4
 _NUMBERS = (bool, int, float, complex)
 _NOT_EXECUTED = ArrayBudgetExceeded, DaemonDraining, ProgramLost
 # Compared by value; other static arguments are equal only if they are identical.
@@ -80,7 +80,7 @@ def renewed(
             return plans
         plan = plan_of(program, is_unchanged, call, repeat)
         made = program.plans[kinds] = None if plan is None else [plan]
-    return (*(made or ()), *left)[:MAX_PLANS]
+    return (*(made or ()), *left)[:_MAX_PLANS]
 
 
 def _may_have_copy_later(leaves: Sequence[Any], n: int, program: Program) -> bool:
@@ -177,7 +177,10 @@ def plan_of(program: Program, is_unchanged: Callable[[], bool], call: SplitCall,
                     if is_queued:
                         session.call_later(executable, arguments, first, attachments, generation)
                         for position in taken:
-                            leaves[position].deleted = True
+                            taken_leaf = leaves[position]
+                            taken_leaf.deleted = True
+                            if taken_leaf._local is not None:
+                                taken_leaf.note_donation()
                         if len(inline) > 1:
                             fetch_together([arrays[n] for n in inline])
                         if is_kept:

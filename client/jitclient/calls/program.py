@@ -223,7 +223,7 @@ def _raise_if_draining(failure: Failure) -> None:
 
 def _note_donation(leaf: Any) -> None:
     if type(leaf) is Array:
-        leaf.deleted = True
+        leaf.note_donation()
     elif is_jax_array(leaf):
         leaf.delete()
 

@@ -28,6 +28,12 @@ def check() -> Callable[[], bool]:
     return _of_settings(context.current()) if quick is None or outside is None else _of_jax(*quick, outside)
 
 
+def check_outside() -> Callable[[], bool]:
+    """Return a function that checks the settings that JAX's own code does not compare at a call, or all settings."""
+    outside = context.outside_of_trace_context() if "jax" in sys.modules else None
+    return check() if outside is None else _of_outside(outside)
+
+
 def settings_here() -> context.Context | None:
     """Return the current settings; None inside a trace or under `jax.disable_jit`.
 
@@ -86,6 +92,18 @@ def _of_jax(trace_context: Callable[[], Any], level: Any, base: Any, outside: tu
             and g.value == of_g
             and trace_context() == now
         )
+
+    return unchanged
+
+
+def _of_outside(outside: tuple[Any, ...]) -> Callable[[], bool]:
+    pairs = [(setting, setting.value) for setting in outside]
+
+    def unchanged() -> bool:
+        for setting, value in pairs:  # noqa: SIM110  (a generator would be slower)
+            if setting.value != value:
+                return False
+        return True
 
     return unchanged
 

@@ -325,8 +325,70 @@ def test_a_very_large_program_stays(monkeypatch: pytest.MonkeyPatch, asked: list
     assert asked.count(Verb.LOAD) == 1
 
 
+def test_settings_that_jax_does_not_compare_are_noticed() -> None:
+    fn = jitclient.jit(lambda seed: jax.random.key_data(jax.random.key(seed)))
+    for impl, size in (("threefry2x32", 2), ("rbg", 4), ("threefry2x32", 2), ("rbg", 4)):
+        with jax.default_prng_impl(impl):
+            assert [fn(1).shape for _ in range(3)] == [(size,)] * 3
+
+
+class Calling:
+    """A tree that calls a function while it is flattened."""
+
+    def __init__(self, x: Any, call: Callable[[], Any]) -> None:
+        self.x, self.call = x, call
+
+
+jax.tree_util.register_pytree_node(
+    Calling, lambda tree: (tree.call(), ((tree.x,), None))[1], lambda _, children: Calling(*children, lambda: None)
+)
+
+
+def test_a_call_within_the_flattening_of_another_has_its_own_value() -> None:
+    fn, sizes, inner = jitclient.jit(lambda tree: jax.tree.leaves(tree)[0] * FACTOR), iter(range(3, 20)), {}
+
+    def call() -> None:
+        size = next(sizes)
+        inner[size] = fn(np.ones(size, "float32"))
+
+    for _ in range(3):
+        fn(Calling(np.ones(2, "float32"), lambda: None))
+    for _ in range(4):
+        assert fn(Calling(np.ones(2, "float32"), call)).tolist() == [2.0] * 2
+    assert inner
+    for size, value in inner.items():
+        assert value.tolist() == fn(np.ones(size, "float32")).tolist() == [2.0] * size
+
+
+def test_an_array_that_the_daemon_has_taken_is_gone_here_too() -> None:
+    fn, x = jitclient.jit(lambda x: x * FACTOR), there()
+    take = jitclient.jit(lambda x: (x + 1, jax.pure_callback(lambda v: v, x, x)), donate_argnums=0)
+    for _ in range(3):
+        fn(x)
+    for given in (x, there()):
+        fn(given)
+        take(given)
+        assert given.is_deleted()
+        uses: tuple[Callable[[Any], Any], ...] = (fn, np.asarray, jnp.sum, lambda y: y + 1, lambda y: y[0], list)
+        for use in uses:
+            with pytest.raises((RuntimeError, ValueError), match="deleted"):
+                use(given)
+
+
+def test_arrays_of_a_program_that_stays_are_not_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moved_in, "_MAX_ARRAY_BYTES", 1000)
+    fn = jitclient.jit(lambda tree: {"x": tree["x"] * FACTOR})
+    for _ in range(3):
+        fn({"x": jnp.ones(3)})
+    for n in range(6):
+        given = there(shape=(1000,))
+        assert type(fn({"x": given})["x"]) is Array
+        assert given._local is None or n < 2  # until there is a plan
+    assert fn({"x": jnp.ones(3)})["x"].tolist() == [2.0] * 3
+
+
 def test_a_call_that_fails_here_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    # It may have taken the memory of its arguments.
+    # The call may have taken the memory of its arguments.
     def fails(*_: Any) -> Any:
         raise RuntimeError("RESOURCE_EXHAUSTED")
 
@@ -368,8 +430,7 @@ def test_a_daemon_that_stops_does_not_matter(own: Any) -> None:
         import json, os, signal, sys
         import jax.numpy as jnp
         import jitclient
-        from jitclient.calls import MISS, moved_in
-from jitclient.calls.arguments import spec_of
+        from jitclient.calls import moved_in
 
         fn = jitclient.jit(lambda x: x * 2)
         while not moved_in._here:
