@@ -170,8 +170,9 @@ class GeneralPath:
         if program.order is not None or self._deps is not None or self._has_static_leaves:
             return None
         if self._local is None or not self._local.is_current():
-            watch = None if program.capture is None else program.capture.watch
-            self._local, self.plans = LocalCalls(self._fun, self._name, self._options, watch), ()
+            before, watch = self._local, None if program.capture is None else program.capture.watch
+            self._local = LocalCalls(self._fun, self._name, self._options, watch)
+            self.plans = tuple([plan for plan in self.plans if before is None or plan is not before.plan])
         return None if self._local.plan is None else self._local
 
     def _renew_plans(
