@@ -92,13 +92,21 @@ def _differences(session: Session, request: Prepare, captured: Capture | None) -
 
 @contextlib.contextmanager
 def of_local_run(name: str, why: Exception) -> Iterator[None]:
-    """Count a function that ran in this process; print the reason and the duration of its first call on stderr."""
-    text = _in_one_line(why)
-    events.log.count("local", name, "run", text)
-    start = perf_counter()
-    # Such calls may be many.
-    with events.log.span("run here", f"{name}: {text}") if events.log.is_asked else contextlib.nullcontext():
-        yield
+    """Count a function that ran in this process; print the reason and the duration of its first call on stderr.
+
+    A call that raises an exception has no reason: JAX's own error says all.
+    """
+    text, start, failed = _in_one_line(why), perf_counter(), False
+    try:
+        # Such calls may be many.
+        with events.log.span("run here", f"{name}: {text}") if events.log.is_asked else contextlib.nullcontext():
+            yield
+    except Exception:
+        failed = True
+        raise
+    finally:
+        if not failed:
+            events.log.count("local", name, "run", text)
     if form_of_report() == "lines" and (name, text) not in _printed:
         _printed.add((name, text))
         _print(name, f"ran in this process in {labels.seconds(perf_counter() - start)}", (text,))

@@ -92,6 +92,7 @@ def test_the_order_of_sets_takes_no_capture_of_its_own(captures: list[int], monk
 
 LIKE_PLAIN = """
     import io, json, pdb, warnings, jax, numpy as np, jitclient
+    from jitclient.core import events
 
     def debugged(x):
         pdb.Pdb(stdin=io.StringIO("c\\n"), stdout=io.StringIO(), nosigint=True).set_trace()
@@ -110,16 +111,17 @@ LIKE_PLAIN = """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         both = [list(outcomes(jit)) for jit in (jitclient.jit, jax.jit)]
-        print(json.dumps([*both, [str(each.message) for each in caught]]))
+        reasons = [str(what) for what in events.log.counted("local") if "report this" in str(what)]
+        print(json.dumps([*both, [str(each.message) for each in caught], reasons]))
 """
 
 
 def test_debuggers_and_wrong_options_give_no_warning(shared_daemon: str, run_script: Callable[..., Any]) -> None:
-    ours, plain, warned = run_script(LIKE_PLAIN, env={"JITSERVER_FALLBACK": "local"})
+    ours, plain, warned, reasons = run_script(LIKE_PLAIN, env={"JITSERVER_FALLBACK": "local"})
     assert ours == plain
     assert ours[0] == [2.0, 2.0, 2.0]
     assert "No such compile option: 'xla_no_such_option'" in ours[1][1]
-    assert warned == []
+    assert warned == reasons == []
 
 
 def test_without_a_daemon_a_function_is_captured_once(run_script: Callable[..., Any]) -> None:
