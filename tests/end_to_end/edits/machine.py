@@ -126,15 +126,8 @@ class Edits(RuleBasedStateMachine):
         self.world.edits += 1
 
     def _said(self):
-        """The program without its style.
-
-        A module that only a body imports travels as its source; if it is loaded already, what its source does not
-        show travels too, as anything may have changed it since: so there it matters whether it is loaded.
-        """
-        style = self.style
-        is_by_source = bool(Writer(self.program, Style()).by_source)
-        loads_first = Style(early_imports=style.early_imports, run_first=style.run_first % 2)
-        return [self._files(Style()), dataclasses.astuple(loads_first) if is_by_source else None]
+        """The program without its style."""
+        return self._files(Style())
 
     def _files(self, style):
         return Writer(self.program, style).files()

@@ -81,7 +81,9 @@ class Writer:
         self.style = style
         # Some code makes matter what otherwise does not.
         self.docs_matter = any(part.kind == "docstring_read" for part in program.parts)
-        self.by_source = self._closure(self._reached_by("in body"))
+        # Modules that bodies import must be loaded, or each process traces the function.
+        self.loaded_first = self._closure(self._reached_by("in body"))
+        self.listed = self._closure(self._reached_by("import in body"))
         self.whole = self._closure(
             self._reached_by("getattr")
             | {program.module_of(part) for part in program.parts if part.kind == "evaluated"}
@@ -106,13 +108,14 @@ class Writer:
             lines, last = self._face()
             imports += lines
         imports = sorted(set(imports))
-        if n not in self.by_source | self.whole:
+        early = range(1, len(MODULES)) if self.style.early_imports else sorted(self.loaded_first)
+        if n == 0:
+            # Under other names: CPython compiles `name.method()` otherwise where the file imports `name`.
+            imports += [f"import {MODULES[at]} as early_{at}" for at in early]
+        if n not in self.listed | self.whole:
             imports += [line for line in UNUSED_IMPORTS[: self.style.unused] if line not in imports]
             blocks += UNUSED[: self.style.unused]
-            if n == 0 and self.style.early_imports:
-                # Under other names: CPython compiles `name.method()` otherwise where the file imports `name`.
-                imports += [f"import {name} as early_{at}" for at, name in enumerate(MODULES[1:])]
-        if self.style.layout and n not in self.by_source:
+        if self.style.layout and n not in self.listed:
             random_.shuffle(imports)
             random_.shuffle(blocks)
         text = "\n".join(imports) + "\n\n" + "\n\n".join(blocks + ([last] if n == 0 else []))

@@ -54,7 +54,7 @@ def fn(x):
         "edits": [("um_three.py", "7.0", "8.0"), ("um_two.py", "+ 1", "+ 2")],
     },
     "import_in_body": {
-        "source": "def fn(x):\n    import um_body\n    return um_body.scale(x)\n",
+        "source": "import um_body as _\n\ndef fn(x):\n    import um_body\n    return um_body.scale(x)\n",
         "files": {
             "um_body.py": '"""DOC"""\nK = 2.0\n\ndef scale(x):\n    """DOC"""\n    local_v = x * K\n'
             "    return local_v\n"
@@ -62,7 +62,7 @@ def fn(x):
         "edits": [("um_body.py", "2.0", "5.0"), ("um_body.py", "x * K", "x + K")],
     },
     "from_import_in_body": {
-        "source": "def fn(x):\n    from um_pkg.inner import scale\n    return scale(x)\n",
+        "source": "import um_pkg.inner\n\ndef fn(x):\n    from um_pkg.inner import scale\n    return scale(x)\n",
         "files": {
             "um_pkg/__init__.py": "BASE = 2.0\n",
             "um_pkg/inner.py": "from . import BASE\nfrom .deep import more\n\ndef scale(x):\n"
@@ -77,7 +77,7 @@ def fn(x):
     "relative_import_in_body": {
         "source": "from um_rel.work import fn\n",
         "files": {
-            "um_rel/__init__.py": "",
+            "um_rel/__init__.py": "from . import tool\n",
             "um_rel/work.py": "def fn(x):\n    from .tool import scale\n    return scale(x)\n",
             "um_rel/tool.py": "def scale(x):\n    return x * 9.0\n",
         },

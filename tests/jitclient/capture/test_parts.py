@@ -134,14 +134,6 @@ def test_parts_of_other_modules_have_their_module_and_place(write):
     assert found["global um_tool.K"].text == "1"
 
 
-def test_the_functions_of_a_module_imported_in_a_body_are_told_apart(write):
-    write(um_inner="K = 1\n\ndef unused(x):\n    return [lambda: x]\n\ndef scale(x):\n    return x * K\n")
-    module = write(um_first="def fn(x):\n    import um_inner\n    return um_inner.scale(x)\n")
-    found = parts_by_label(capture(module.fn))
-    assert found["helper um_inner.scale: code"].where == "um_inner.py:6"
-    assert found["module um_inner: code"].where.startswith("um_inner.py:")
-
-
 def test_values_of_the_call_have_the_names_that_they_are_given():
     class Config:
         def __init__(self, n):

@@ -113,15 +113,6 @@ def test_a_name_that_appears_is_seen(write):
     assert not made.unchanged()
 
 
-def test_an_edited_source_that_travels_is_seen(write, tmp_path):
-    write(um_travels="K = 1\n")
-    module = write(um_traveller="def fn(x):\n    import um_travels\n    return um_travels.K\n")
-    made = capture(module.fn)
-    assert made.unchanged()
-    (tmp_path / "um_travels.py").write_text("K = 1000\n")
-    assert not made.unchanged()
-
-
 def test_a_whole_namespace_is_watched(write):
     module = write(um_whole="def fn(x):\n    return eval('K')\n")
     made = capture(module.fn)

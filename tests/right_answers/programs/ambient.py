@@ -517,7 +517,6 @@ WARM = [
     "case_builtin_installed_function",
     "case_builtin_replaced",
     "case_builtin_array",
-    "case_builtin_in_a_body",
     "case_replaced_arguments",
     "case_warm_warning",
     "case_warm_log",

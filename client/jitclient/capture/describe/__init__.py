@@ -2,6 +2,6 @@
 
 - `dispatch.py`: order of the tests for objects whose type has no describer
 - `functions.py`, `classes.py`, `containers.py`, `wrappers.py`, `arrays.py`, `jitted.py`: describers
-- `namespaces.py`: names that functions read; `body_imports.py`: imports inside functions
+- `namespaces.py`: names that functions read, and what they import
 - `instances.py`: instances of any class, by their pickling or by their state; `attributes.py`: the state
 """

@@ -6,10 +6,10 @@ from types import BuiltinFunctionType, CellType, FunctionType, MethodType, Modul
 from typing import Any
 
 from jitclient.capture.codec.plain import Reduced
-from jitclient.capture.describe.body_imports import add_imports
 from jitclient.capture.describe.namespaces import (
     bind,
     bind_for_client,
+    bind_imports,
     client_only,
     is_client_only,
     namespace_of,
@@ -87,7 +87,7 @@ def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Ref
         for name in ("__name__", "__package__"):
             node.needs += [(bound, False) for bound in bind(walker, names, name, {()})]
     home = names.get("__name__", "")
-    add_imports(walker, node, refs, names.get("__package__") or home, by=home)
+    bind_imports(walker, node, refs, names.get("__package__") or home)
 
 
 def state_of(attributes: dict[str, Any]) -> dict[str, Any]:

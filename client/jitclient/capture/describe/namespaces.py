@@ -8,7 +8,7 @@ import builtins
 import contextlib
 import contextvars
 import functools
-import importlib
+import importlib.util
 import sys
 from collections.abc import Collection, Iterable, Iterator
 from types import BuiltinFunctionType, ModuleType
@@ -18,8 +18,8 @@ from jitclient.capture.ambient.inputs import AMBIENT_MODULES, DIFFERENT_IN_EACH_
 from jitclient.capture.codec.plain import Reduced, is_plain
 from jitclient.capture.graph.nodes import Node, Value
 from jitclient.capture.graph.walker import Walker, describes
-from jitclient.capture.user_code.bytecode import Chain
-from jitclient.capture.user_code.installed import is_user_module
+from jitclient.capture.user_code.bytecode import Chain, Refs
+from jitclient.capture.user_code.installed import find_source, is_user_module
 from jitclient.capture.user_code.libraries import is_flags
 from jitclient.capture.user_code.names import MISSING, home_of
 from jitclient.capture.user_code.ownership import (
@@ -30,6 +30,7 @@ from jitclient.capture.user_code.ownership import (
     raise_if_holds_user_code,
 )
 from jitclient.capture.user_code.registry import raise_if_registered
+from jitclient.errors import CaptureError
 
 _OF_PYTHON = {*vars(ModuleType("")), "__builtins__", "__cached__", "__file__", "__path__", "__warningregistry__"}
 """Names that Python binds in a module, whatever its source."""
@@ -79,6 +80,48 @@ def bind(walker: Walker, names: dict[str, Any], name: str, chains: Iterable[Chai
     return bound
 
 
+def bind_imports(walker: Walker, user: Node, refs: Refs, package: str) -> None:
+    """Make a node need what its code imports of the user's modules, which must be loaded: names, or whole modules.
+
+    Args:
+        walker: the walk that captures the node.
+        user: the node.
+        refs: names that its code reads.
+        package: package that relative imports refer to.
+
+    Raises:
+        CaptureError: nothing has imported one of the modules yet.
+    """
+    for name, level, wanted in refs.imports:
+        full = importlib.util.resolve_name("." * level + name, package) if level else name
+        walker.uses_package(full)
+        if not is_user_module(full):
+            continue
+        modules = {full, *(f"{full}.{each}" for each in wanted), *(() if wanted else (full.partition(".")[0],))}
+        for each in sorted(modules):
+            module = sys.modules.get(each)
+            walker.watch.name(sys.modules, each, MISSING if module is None else module)
+            if module is not None:
+                names = wanted if each == full and "*" not in wanted else ()
+                user.needs += _binding_import(walker, each, vars(module), names)
+            elif find_source(each) is not None:
+                raise CaptureError(f"the function imports {each} in its body, which nothing has imported before")
+
+
+def _binding_import(
+    walker: Walker, name: str, names: dict[str, Any], wanted: Iterable[str]
+) -> Iterator[tuple[Node, bool]]:
+    """Yield the nodes that make a module importable by name, with the wanted names; with all if none are."""
+    at = ("import", name)
+    if at not in walker.bindings:
+        walker.bindings[at] = Node("alias", None, [name, namespace_of(walker, names)])
+    yield walker.bindings[at], False
+    if not wanted:
+        yield whole(walker, names), True
+    for each in wanted:
+        yield from ((bound, True) for bound in bind(walker, names, each, {()}))
+
+
 def bind_for_client(walker: Walker, user: Node, names: dict[str, Any], name: str) -> None:
     """Bind a name that only callbacks use, unless other code reads it."""
     value, at = names.get(name, MISSING), (id(names), name)
@@ -103,12 +146,6 @@ def client_only(value: Any) -> Node:
 def is_client_only(value: Value) -> bool:
     """Return whether a value was made by `of_client`."""
     return type(value) is Node and value.op == "of_client"
-
-
-def bind_builtins(walker: Walker, names: dict[str, Any], read: dict[str, set[Chain]]) -> list[Node]:
-    """Return the bindings of names that code reads and that the program has put on `builtins`."""
-    put = [name for name in sorted(read) if name not in names and _from_builtins(name) is not MISSING]
-    return [bound for name in put for bound in bind(walker, names, name, read[name])]
 
 
 def _from_builtins(name: str) -> Any:

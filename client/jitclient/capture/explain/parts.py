@@ -22,7 +22,7 @@ _MAX_PARTS = 2000
 _MAX_ITEMS = 200
 _MAX_LABEL_LENGTH = 120
 _LONG_BYTES = 256
-_CONSTANTS, _NAME = 7, 10  # positions in the form of a code object
+_NAME = 10  # position in the form of a code object
 
 
 class Part(NamedTuple):
@@ -178,8 +178,8 @@ class _Drafts:
                 return f"global {self._texts.name_in(home, '.'.join([name, *dotted]))}"
             case "namespace":
                 return f"module {self._texts.name_in(Reference(number), '')}"
-            case "source" | "alias":
-                return f"module {item.args[0]}: code"
+            case "alias":
+                return f"module {item.args[0]}"
         return None
 
     def _has_room(self, label: str, size: int) -> bool:
@@ -210,8 +210,6 @@ class _Drafts:
                 self._add(label, kind, function, len(arguments))
                 self._slots([*enumerate(arguments), *keywords], lambda key: f"{label}: argument {key}")
                 self._add(label, item.fills)
-            case "source":
-                self._describe_source(item, label)
             case _:
                 self._describe_other(number, item, label)
 
@@ -257,24 +255,6 @@ class _Drafts:
                 self._add(label, name)
                 self.slot(f"{label}: attribute {name}", value)
 
-    def _describe_source(self, item: Item, label: str) -> None:
-        """Add the body of a module to a part; each function that it defines gets a part of its own."""
-        name, is_package, code, home, gone = item.args
-        body = from_bytes(self._items[code].args[0])
-        # Locations are in the order of the code objects, and nested code is counted at all levels.
-        nested = 1
-        for n, constant in enumerate(body[_CONSTANTS]):
-            if type(constant) is list:
-                helper = f"helper {name}.{constant[0][_NAME]}: code"
-                self._add(helper, constant)
-                self._draft(helper).where = place_of(item.places, nested)
-                self._draft(helper).code = constant[0], item.places[nested:]
-                body[_CONSTANTS][n] = ("code", helper)
-                nested += _count(constant[0])
-        self._draft(label).where = place_of(item.places)
-        self._add(label, name, is_package, home, *gone)
-        self._draft(label).content.append(body)
-
     def _describe_other(self, number: int, item: Item, label: str) -> None:
         """Add any other object to a part.
 
@@ -295,10 +275,6 @@ class _Drafts:
                 self._slots(enumerate(args[0]), lambda position: _inside(label, f"[{position}]"))
             else:
                 self._add(label, op, args)
-
-
-def _count(body: list[Any]) -> int:
-    return 1 + sum(_count(constant[0]) for constant in body[_CONSTANTS] if type(constant) is list)
 
 
 def _inside(label: str, step: str) -> str:

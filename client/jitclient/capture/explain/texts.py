@@ -149,11 +149,11 @@ def _scalar_text(item: Item) -> str | None:
     return None
 
 
-def place_of(places: tuple[Location, ...], nested: int = 0) -> str:
+def place_of(places: tuple[Location, ...]) -> str:
     """Return the file and line of code: `um.py:12`."""
-    if nested >= len(places):
+    if not places:
         return ""
-    file, line = places[nested][:2]
+    file, line = places[0][:2]
     return f"{PurePath(file).name}:{line}"
 
 

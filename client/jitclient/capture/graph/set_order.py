@@ -101,9 +101,7 @@ class _Found:
 
         This is the user's code, and installed code that closes over a set. Other installed code is trusted.
         """
-        if node.op == "source":
-            self.codes.append(node.obj)
-        elif node.op == "function" and self._may_observe(node):
+        if node.op == "function" and self._may_observe(node):
             self.codes.append(node.obj.__code__)
 
     def add(self, node: Node, name: Any, value: Value) -> None:

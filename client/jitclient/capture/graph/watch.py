@@ -8,7 +8,6 @@ the values are defaults.
 
 import functools
 import operator
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from types import CellType, CodeType, FunctionType
 from typing import Any
@@ -45,7 +44,6 @@ class Watch:
         self._sizes: list[tuple[Sized, int]] = []
         self._cells: list[CellType] = []
         self._functions: list[FunctionType] = []
-        self._files: dict[str, tuple[int, int] | None] = {}
         self.checks: list[Check] = []
         """Checks that succeed if nothing was rebound. If one fails or raises `UNBOUND_ERRORS`, `unchanged` decides."""
         self._bindings: list[Check] = []
@@ -74,10 +72,6 @@ class Watch:
         """Watch all attributes of a class."""
         self._classes.append(cls)
 
-    def file(self, path: str) -> None:
-        """Watch a source file whose contents are part of the capture."""
-        self._files[path] = _stat(path)
-
     def start(self) -> None:
         """Start to watch. This is the last step, because reading instances may add attributes to their classes."""
         self._watch_functions()
@@ -87,8 +81,6 @@ class Watch:
             self._sizes.append((names, len(was)))
         if self._sizes:
             self.checks.append(lambda: all(len(names) == size for names, size in self._sizes))
-        if self._files:
-            self.checks.append(lambda: all(_stat(path) == was for path, was in self._files.items()))
         self._watch_bindings()
 
     def unchanged(self) -> bool:
@@ -152,14 +144,6 @@ class Watch:
 
 def _are_same(now: Iterable[Any], was: Iterable[Any]) -> bool:
     return all(map(operator.is_, now, was))
-
-
-def _stat(path: str) -> tuple[int, int] | None:
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size
 
 
 def _names_hold(names: dict[str, Any], values: dict[str, Any]) -> Iterator[Check]:

@@ -14,7 +14,7 @@ from jitclient.capture.ambient.traps import Flags, ModuleView, Trap, arm, guarde
 from jitclient.capture.codec.unpickler import Unpickler
 from jitclient.capture.steps import make_classes, make_values
 from jitclient.capture.steps.format import COMPLETION_PREFIX, head_of, read
-from jitclient.capture.steps.sandbox import Sandbox, Source
+from jitclient.capture.steps.sandbox import Sandbox
 from jitclient.capture.steps.sharing import Plan
 from jitclient.capture.user_code.code import build_code
 from jitclient.capture.user_code.names import VALUES, installed_attribute, installed_module
@@ -72,7 +72,7 @@ class Builder(Unpickler):
         """Return the functions that make objects, by the name of their step."""
         return {
             **make_values.MAKERS,
-            "alias": self._sandbox.add_alias,
+            "alias": self._sandbox.add_module,
             "bind": self._bind,
             "class": make_classes.make_class,
             "flags": self._flags,
@@ -80,7 +80,6 @@ class Builder(Unpickler):
             "namespace": self._namespace,
             "of_client": self._of_client,
             "patch": self._patch,
-            "source": self._source,
             "trap": self._trap,
             "whole": self._whole,
         }
@@ -128,11 +127,6 @@ class Builder(Unpickler):
         func = FunctionType(self._placed(code), vars(module), name, None, tuple(closure))
         func.__qualname__ = name
         return func
-
-    def _source(self, name: str, is_package: bool, code: Any, home: ModuleType, gone: list[str]) -> CodeType:
-        body = self._placed(code)
-        self._sandbox.add_source(Source(name, is_package, body, home, gone))
-        return body
 
     def _placed(self, body: Any) -> CodeType:
         """Make a code object at the next location in the user's files."""

@@ -30,7 +30,7 @@ IDENTITY_OPS = INDEXED_OPS | {"list", "dict", "set", "bytearray", "cell", "trap"
 IDENTITY_OPS |= {"array", "object_array", "jax_array", "prng_key"}
 """Steps whose objects keep their identity wherever a result holds them."""
 
-LOCATED_OPS = ("function", "source")
+LOCATED_OPS = ("function",)
 """Steps for functions and module bodies, whose locations are sent beside the program, in its order."""
 
 

@@ -31,7 +31,7 @@ _groups_to_keep: dict[bytes, "Group"] = {}  # groups with a class registered in 
 _classes: "weakref.WeakSet[type]" = weakref.WeakSet()
 
 _MUTABLE = frozenset(
-    {"alias", "bytearray", "dict", "fresh", "list", "names", "object_array", "set", "source"} | {"weakref", "whole"}
+    {"alias", "bytearray", "dict", "fresh", "list", "names", "object_array", "set"} | {"weakref", "whole"}
 )
 _IMMUTABLE_MAKERS = (
     *("_collections", "_operator", "dataclasses", "functools", "inspect", "operator", "re"),
