@@ -97,29 +97,33 @@ def bind_imports(walker: Walker, user: Node, refs: Refs, package: str) -> None:
         walker.uses_package(full)
         if not is_user_module(full):
             continue
-        modules = {full, *(f"{full}.{each}" for each in wanted), *(() if wanted else (full.partition(".")[0],))}
-        for each in sorted(modules):
-            module = sys.modules.get(each)
-            walker.watch.name(sys.modules, each, MISSING if module is None else module)
-            if module is not None:
-                names = wanted if each == full and "*" not in wanted else ()
-                user.needs += _binding_import(walker, each, vars(module), names)
-            elif find_source(each) is not None:
-                raise CaptureError(f"the function imports {each} in its body, which nothing has imported before")
+        needed = {full: () if "*" in wanted else wanted, **{f"{full}.{each}": () for each in wanted}}
+        for each, names in needed.items():
+            user.needs += _bind_import(walker, each, names, {()})
+        above, _, leaf = full.rpartition(".")
+        # `import a.b.c` binds `a`.
+        while above and not wanted:
+            user.needs += _bind_import(walker, above, (leaf,), ())
+            above, _, leaf = above.rpartition(".")
 
 
-def _binding_import(
-    walker: Walker, name: str, names: dict[str, Any], wanted: Iterable[str]
+def _bind_import(
+    walker: Walker, name: str, wanted: Iterable[str], chains: Iterable[Chain]
 ) -> Iterator[tuple[Node, bool]]:
     """Yield the nodes that make a module importable by name, with the wanted names; with all if none are."""
-    at = ("import", name)
+    module, at = sys.modules.get(name), ("import", name)
+    walker.watch.name(sys.modules, name, MISSING if module is None else module)
+    if module is None and find_source(name) is not None:
+        raise CaptureError(f"the function imports {name} in its body, which nothing has imported before")
+    if module is None:
+        return
     if at not in walker.bindings:
-        walker.bindings[at] = Node("alias", None, [name, namespace_of(walker, names)])
+        walker.bindings[at] = Node("alias", None, [name, namespace_of(walker, vars(module))])
     yield walker.bindings[at], False
     if not wanted:
-        yield whole(walker, names), True
+        yield whole(walker, vars(module)), True
     for each in wanted:
-        yield from ((bound, True) for bound in bind(walker, names, each, {()}))
+        yield from ((bound, True) for bound in bind(walker, vars(module), each, chains))
 
 
 def bind_for_client(walker: Walker, user: Node, names: dict[str, Any], name: str) -> None:
