@@ -1,15 +1,19 @@
 """Descriptions of functions and classes as plain tuples: their process-independent identity, and their settings."""
 
+import contextlib
 import functools
+import importlib.util
 import marshal
 import operator
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
 
 from jitclient.capture.manifest.places import (
     bases_of,
     class_dict,
+    fields_of,
     is_computed,
     is_foundation,
     is_users,
@@ -79,8 +83,7 @@ def function_tree(function: FunctionType, describe: Describe) -> Tree:
     if not is_users(module):
         rows = (FIELDS, *((part, describe(value)) for part, value in held if value))
         return ("function", module, name, code_digest(code), rows)
-    names = function.__globals__
-    held.append(("globals", [names[each] for each in sorted(refs_of(code).globals) if each in names]))
+    held.append(("globals", list(_read_by(function))))
     # The canonical code has no line numbers, so an edit that only moves the function changes nothing.
     return (
         "function",
@@ -89,6 +92,22 @@ def function_tree(function: FunctionType, describe: Describe) -> Tree:
         digest(canonical_code(code, Kept(locals=True)).blob),
         (FIELDS, *((p, describe(v)) for p, v in held if v)),
     )
+
+
+def _read_by(function: FunctionType) -> Iterator[Any]:
+    """Yield what a user's function reads: globals, and what these and imports lead to in the user's own modules."""
+    refs, names = refs_of(function.__code__), function.__globals__
+    read = [(names[name], chain) for name, chains in sorted(refs.globals.items()) if name in names for chain in chains]
+    for name, level, wanted in refs.imports:
+        with contextlib.suppress(ImportError):
+            full = importlib.util.resolve_name(f"{'.' * level}{name}", names.get("__package__")) if level else name
+            read += [(sys.modules[full], (each,)) for each in wanted or ("",) if full in sys.modules]
+    for value, chain in sorted(read, key=operator.itemgetter(1)):
+        for part in chain:
+            if not issubclass(type(value), ModuleType) or not is_users(fields_of(value).get("__name__")):
+                break
+            value = fields_of(value).get(part, value)
+        yield value
 
 
 def code_digest(code: CodeType) -> bytes:
@@ -145,12 +164,25 @@ def _described(cls: type, held: Mapping[str, Any], module: str) -> tuple[str, ..
             if type(value) in code
             or (is_class_data(name, value) and not _is_own_id(value, cls))
             or _is_foreign_code(value, top)
+            or _has_state(value)
+            or any(function.__qualname__ != inner + name for function in _functions_of(value))
             or (issubclass(type(value), type) and name_of(value).startswith(inner))
         )
         if len(_described_of) >= _MAX_CLASSES:
             _described_of.clear()
         known = _described_of[id(cls)] = cls, list(held.values()), tuple(names)
     return known[2]
+
+
+def _functions_of(value: Any) -> Iterable[FunctionType]:
+    """Return the functions of a method or a property; those of other values are described with them."""
+    return [value] if type(value) is FunctionType else functions_in(value) if type(value) in _CODE else ()
+
+
+def _has_state(value: Any) -> bool:
+    """Return whether an attribute of a class is a descriptor of a package, which may hold what it computes from."""
+    is_of_foundation = is_foundation(module_of(type(value)))
+    return not is_of_foundation and is_computed(value) and bool(fields_of(value))
 
 
 def _is_own_id(value: Any, owner: Any) -> bool:

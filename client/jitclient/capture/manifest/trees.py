@@ -30,6 +30,7 @@ from jitclient.capture.manifest.places import (
     is_foundation,
     is_of_python,
     is_package,
+    is_users,
     module_of,
     mro,
     name_of,
@@ -298,6 +299,8 @@ class _Walk:
         held = fields_of(value)
         name = held.get("__name__")
         rows = self._held(value, _plain_items) if is_package(name) else []
+        if is_users(name):
+            rows = [(each, self.tree(part)) for each, part in sorted(held.items()) if not each.startswith("__")]
         return ("module", name if type(name) is str else "", (FIELDS, *rows))
 
     def _method(self, value: Any) -> Tree:
@@ -337,7 +340,8 @@ class _Walk:
         return ("slice", *self._all(value.start, value.stop, value.step))
 
     def _enum(self, value: Any) -> Tree:
-        return ("enum", module_of(type(value)), name_of(type(value)), self.tree(fields_of(value).get("_name_")))
+        held = {name: each for name, each in fields_of(value).items() if name not in ("__objclass__", "_sort_order_")}
+        return ("enum", module_of(type(value)), name_of(type(value)), self.tree(held))
 
     def _random(self, value: Any) -> Tree:
         return (ADVANCING, "Random", digest(bytes_of(value.getstate())))

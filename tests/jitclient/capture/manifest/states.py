@@ -391,6 +391,43 @@ STATES = {
             "an error": "try: return x * sys.modules['PKG.core'].GAIN\n    except KeyError: return x * 2.0",
         }.items()
     },
+    "closure of a method that a factory made": State(
+        "BOX = [2.0]\ndef make(box):\n    def go(self, x): return x * box[0]\n    return go\n"
+        "class K: go = make(BOX)\nk = K()\ndef op(x): return k.go(x)",
+        "P.BOX[0] = float(G)",
+    ),
+    "closure of a property that a factory made": State(
+        "BOX = [2.0]\ndef make(box): return property(lambda self: box[0])\n"
+        "class K: gain = make(BOX)\nk = K()\ndef op(x): return x * k.gain",
+        "P.BOX[0] = float(G)",
+    ),
+    "state of a descriptor": State(
+        "class D:\n    def __init__(self, g): self.g = g\n    def __get__(self, i, o): return self.g\n"
+        "class K: gain = D(2.0)\nk = K()\ndef op(x): return x * k.gain",
+        "vars(P.K)['gain'].g = float(G)",
+    ),
+    "method replaced by another of its package": State(
+        "class B:\n    def go(self, x): return x * 2\n    def five(self, x): return x * 5\n"
+        "    def six(self, x): return x * 6\nclass S(B): pass\ns = S()\ndef op(x): return s.go(x)",
+        "P.S.go = P.B.five if G == '5' else P.B.six",
+    ),
+    "value of a member of an enum": State(
+        "import enum\nclass E(enum.Enum):\n    A = 2.0\nMODE = E.A\ndef op(x): return x * MODE.value",
+        "P.E.A._value_ = float(G)",
+    ),
+    **{
+        f"what a function in a registry reads by {way}": State(
+            "R = []\ndef op(x):\n    for f in R: x = f(x)\n    return x * 2",
+            "import sys, types\nH = sys.modules['um_h'] = types.ModuleType('um_h')\n"
+            f"exec(f'K = {{G}}\\ndef scale(x): return x * K', vars(H))\n{text}",
+        )
+        for way, text in {
+            "a module": "def mine(x): return H.scale(x)\nP.R.append(mine)",
+            "a module as a whole": "def mine(x, h=H): return h.scale(x)\nP.R.append(mine)",
+            "an import": "def mine(x):\n    from um_h import scale\n    return scale(x)\nP.R.append(mine)",
+            "a method": "class M:\n    def __call__(self, x): return H.scale(x)\nP.R.append(M())",
+        }.items()
+    },
     "global in place of a builtin function": State(
         "def op(x): return x * abs(-2.0)", "K = float(G)\ndef mine(x): return K\nP.abs = mine"
     ),
