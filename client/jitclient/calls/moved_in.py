@@ -8,6 +8,7 @@ C++ path, on arrays of this process.
 
 import contextlib
 import dataclasses
+import importlib
 import math
 import operator
 import os
@@ -126,6 +127,9 @@ class Moving:
             return
         self.calls_left = math.inf
         if is_on_same_cpu(self._session) and not after_fork.has_no_threads():
+            # An interrupted import may leave Python's lock of imports to this thread, and the exit waits for the other.
+            with contextlib.suppress(ImportError):
+                importlib.import_module("jax.experimental.serialize_executable")
             thread = threading.Thread(target=self._load, name="jitclient-load")
             _loading.add(thread)
             try:
