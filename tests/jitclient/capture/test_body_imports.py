@@ -250,3 +250,18 @@ def test_a_module_that_nothing_has_imported_yet_is_not_captured(usual, write, mo
         capture(module.fn)
     assert module.fn(2.0) == 6.0
     assert key_and_value(module)[1] == 6.0
+
+
+@pytest.mark.parametrize(
+    "body", ["import um_usual.h", "import um_usual", "from um_usual import h\n    import um_usual"]
+)
+def test_a_name_that_was_added_to_a_package_above_is_seen(usual, write, body):
+    read = "return x * getattr(um_usual, 'ADDED', 1.0)"
+    keys, values = set(), []
+    for added in ("", "ADDED = 5.0\n", "ADDED = 7.0\n"):
+        usual({"__init__.py": USUAL["__init__.py"] + added})
+        found, value = key_and_value(write(um_body=f"def fn(x):\n    {body}\n    {read}\n"))
+        keys.add(found.key)
+        values.append(value)
+    assert values == [2.0, 10.0, 14.0]
+    assert len(keys) == 3

@@ -98,18 +98,13 @@ def bind_imports(walker: Walker, user: Node, refs: Refs, package: str) -> None:
         if not is_user_module(full):
             continue
         needed = {full: () if "*" in wanted else wanted, **{f"{full}.{each}": () for each in wanted}}
+        if not wanted:
+            needed[full.partition(".")[0]] = ()  # `import a.b.c` binds `a`, which code may read in any way
         for each, names in needed.items():
-            user.needs += _bind_import(walker, each, names, {()})
-        above, _, leaf = full.rpartition(".")
-        # `import a.b.c` binds `a`.
-        while above and not wanted:
-            user.needs += _bind_import(walker, above, (leaf,), ())
-            above, _, leaf = above.rpartition(".")
+            user.needs += _bind_import(walker, each, names)
 
 
-def _bind_import(
-    walker: Walker, name: str, wanted: Iterable[str], chains: Iterable[Chain]
-) -> Iterator[tuple[Node, bool]]:
+def _bind_import(walker: Walker, name: str, wanted: Iterable[str]) -> Iterator[tuple[Node, bool]]:
     """Yield the nodes that make a module importable by name, with the wanted names; with all if none are."""
     module, at = sys.modules.get(name), ("import", name)
     walker.watch.name(sys.modules, name, MISSING if module is None else module)
@@ -123,7 +118,7 @@ def _bind_import(
     if not wanted:
         yield whole(walker, vars(module)), True
     for each in wanted:
-        yield from ((bound, True) for bound in bind(walker, vars(module), each, chains))
+        yield from ((bound, True) for bound in bind(walker, vars(module), each, {()}))
 
 
 def bind_for_client(walker: Walker, user: Node, names: dict[str, Any], name: str) -> None:
