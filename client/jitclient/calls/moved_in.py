@@ -6,9 +6,9 @@ a thread asks the daemon for its executable and loads it. From then on, its call
 C++ path, on arrays of this process.
 """
 
+import atexit
 import contextlib
 import dataclasses
-import importlib
 import math
 import operator
 import os
@@ -48,7 +48,7 @@ _MAX_ARRAY_BYTES = 32 << 20
 carries them faster than JAX copies numpy arrays: 128 MiB there and back take a quarter of the time.
 """
 
-_ASK_SECONDS, _FORK_SECONDS = 2.0, 10.0
+_ASK_SECONDS, _WAIT_SECONDS = 2.0, 10.0
 
 _loading: set[threading.Thread] = set()
 _here: "weakref.WeakSet[Moving | LocalCalls]" = weakref.WeakSet()
@@ -127,10 +127,8 @@ class Moving:
             return
         self.calls_left = math.inf
         if is_on_same_cpu(self._session) and not after_fork.has_no_threads():
-            # An interrupted import may leave Python's lock of imports to this thread, and the exit waits for the other.
-            with contextlib.suppress(ImportError):
-                importlib.import_module("jax.experimental.serialize_executable")
-            thread = threading.Thread(target=self._load, name="jitclient-load")
+            # The exit waits for it, but not for ever: an interrupted import can leave Python's lock of imports held.
+            thread = threading.Thread(target=self._load, name="jitclient-load", daemon=True)
             _loading.add(thread)
             try:
                 thread.start()
@@ -281,12 +279,12 @@ class LocalCalls:
 
 
 def _wait() -> None:
-    """Wait for the programs that are being loaded: a fork must not happen within XLA.
+    """Wait for the programs that are being loaded: neither a fork nor the exit may happen within XLA.
 
     Their threads may wait for a session that the forking thread holds, so not without a limit.
     """
     for thread in list(_loading):
-        thread.join(_FORK_SECONDS)
+        thread.join(_WAIT_SECONDS)
 
 
 def _after_fork() -> None:
@@ -296,3 +294,4 @@ def _after_fork() -> None:
 
 
 os.register_at_fork(before=_wait, after_in_child=_after_fork)
+atexit.register(_wait)

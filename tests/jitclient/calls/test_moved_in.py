@@ -449,6 +449,24 @@ def test_a_daemon_that_stops_does_not_matter(own: Any) -> None:
         assert own.run(program, str(daemon.pid), JITSERVER_FALLBACK="error") == [[8.0, 8.0], [8.0, 8.0]]
 
 
+def test_a_thread_that_never_ends_does_not_keep_the_program(own: Any) -> None:
+    program = """
+        import json, threading
+        import jax.numpy as jnp
+        import jitclient
+        from jitclient.calls import moved_in
+
+        moved_in._FIRST_CALLS, moved_in._WAIT_SECONDS = 1, 0.1
+        begun = threading.Event()
+        moved_in.cpu_executables.load = lambda data: begun.set() or threading.Event().wait()
+        fn = jitclient.jit(lambda x: x * 2)
+        found = [fn(jnp.ones(1)).tolist() for _ in range(3)]
+        print(json.dumps([found, begun.wait(60)]))
+    """
+    with own.serving():
+        assert own.run(program) == [[[2.0]] * 3, True]
+
+
 def test_nothing_moves_in_until_the_program_imports_jax(own: Any) -> None:
     program = """
         import json, sys
