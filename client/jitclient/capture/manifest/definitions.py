@@ -97,7 +97,7 @@ def function_tree(function: FunctionType, describe: Describe) -> Tree:
 def _read_by(function: FunctionType) -> Iterator[Any]:
     """Yield what a user's function reads: globals, and what these and imports lead to in the user's own modules."""
     refs, names = refs_of(function.__code__), function.__globals__
-    read = [(names[name], chain) for name, chains in sorted(refs.globals.items()) if name in names for chain in chains]
+    read = [(names[name], chain) for name in sorted(refs.globals) if name in names for chain in refs.globals[name]]
     for name, level, wanted in refs.imports:
         with contextlib.suppress(ImportError):
             full = importlib.util.resolve_name(f"{'.' * level}{name}", names.get("__package__")) if level else name
