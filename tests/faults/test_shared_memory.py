@@ -92,39 +92,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return runs
 
 
-def test_a_result_of_the_arguments_size_comes_with_the_answer(unharmed: Any, client_of: Any, asked: list[int]) -> None:
-    with client_of(unharmed.address):
-        held = [look(1)]
-        assert_full(with_sum(full(1))[0], 2)
-        asked.clear()
-        for n in range(5):
-            held += [look(n), *map(np.asarray, with_sum(full(n)))]
-        assert len(asked) == 10
-        assert [float(array.max()) for array in held[1::3]] == [1, 2, 3, 4, 5]
-        assert [float(array.min()) for array in held[2::3]] == [1, 2, 3, 4, 5]
-        assert [float(array) for array in held[3::3]] == [n * N for n in range(5)]
-
-
-COSTLY = {
-    "larger than the arguments": (twice, N),
-    "too large": (plus_one, 2 * N),
-    "very many are read": (plus_one, N),
-}
-
-
-@pytest.mark.parametrize("why", COSTLY)
-def test_a_result_is_asked_for_where_it_would_cost_too_much(
-    unharmed: Any, client_of: Any, asked: list[int], on_the_daemon: None, why: str
+def test_a_large_result_is_asked_for_when_it_is_read(
+    unharmed: Any, client_of: Any, asked: list[int], on_the_daemon: None
 ) -> None:
-    function, size = COSTLY[why]
-    ones = np.ones(size, np.float32)
     with client_of(unharmed.address):
-        held = [look(n) for n in range(20 if why == "very many are read" else 1)]
-        function(ones)
+        with_sum(full(1))
         asked.clear()
-        assert_full(np.asarray(function(ones)), 2)
+        large, small = with_sum(full(2))
+        assert float(small) == 2 * N
+        assert len(asked) == 1
+        assert_full(np.asarray(large), 3)
         assert len(asked) == 2
-        del held
 
 
 def test_results_outlive_connection_session_and_daemon(serve: Any, client_of: Any) -> None:

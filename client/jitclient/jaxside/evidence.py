@@ -91,7 +91,7 @@ def _operations(text: str) -> list[str]:
     A rule that lowers the same jaxpr to other operations shows in them.
     """
     main = _MAIN.search(text)
-    # Tokens, which order effects, come first, in any order.
+    # Tokens, which order effects, come first.
     inputs = {name: kind if kind.endswith("token") else name for name, kind in _INPUT.findall(main[1] if main else "")}
     made: dict[str, str] = {}
     found = []
@@ -101,7 +101,10 @@ def _operations(text: str) -> list[str]:
         result = _RESULT.match(line)
         operation = result[2] if result else ""
         names = {} if operation == "stablehlo.add" else made  # a term of a sum
-        parts = [names.get(part, "%") if part.startswith("%") else part for part in _VALUE.split(line)]
+        parts = _VALUE.split(line)
+        parts[1::2] = [names.get(part, "%") for part in parts[1::2]]
+        if "!stablehlo.token" in line:  # One for each ordered effect, in any order.
+            parts[1::2] = sorted(parts[1::2])
         found.append(_NUMBERED.sub("", "".join(parts)))
         if result:
             made[result[1]] = operation

@@ -514,10 +514,14 @@ func.func public @main(%arg0: !stablehlo.token {{jax.token = true}}, %arg1: !sta
 %arg2: tensor<f32>, %arg3: tensor<f32>) -> (tensor<f32>) {{
   %0 = stablehlo.custom_call @calls_back(%{token}, %arg2) : (!stablehlo.token, tensor<f32>) -> !stablehlo.token
   %1 = stablehlo.subtract %{operand}, %arg3 : tensor<f32>
+  %2 = stablehlo.case %arg2 : (tensor<f32>) -> !stablehlo.token
+  return %{results}, %1 : !stablehlo.token, !stablehlo.token, tensor<f32>
 }}
 """
 
 
 def test_order_of_the_tokens_of_effects_does_not_count() -> None:
-    made = [evidence._operations(TWO_EFFECTS.format(token=token, operand="arg2")) for token in ("arg0", "arg1")]
-    assert made[0] == made[1] != evidence._operations(TWO_EFFECTS.format(token="arg0", operand="arg3"))
+    def operations(token: str, results: str, operand: str = "arg2") -> list[str]:
+        return evidence._operations(TWO_EFFECTS.format(token=token, results=results, operand=operand))
+
+    assert operations("arg0", "0, %2") == operations("arg1", "2, %0") != operations("arg0", "0, %2", "arg3")
