@@ -1,4 +1,4 @@
-"""The commands `jitserver cache ls|rm|clear|pin|unpin|gc`; `show` and `why` are in show.py, others in archive.py."""
+"""The commands `jitserver cache ls|rm|clear|pin|unpin|gc`; `show` and `why` are in show.py, `copy` in copy.py."""
 
 import fnmatch
 from collections.abc import Callable
@@ -7,8 +7,8 @@ import click
 
 from jitclient.wire.introspection import EntryInfo, Match, Pin
 from jitclient.wire.messages import Verb
-from jitserver.cli.archive import export_cache, import_cache
 from jitserver.cli.common import ago, ask, json_option, print_table, report, seconds, size, wants_json
+from jitserver.cli.copy import copy_cache
 from jitserver.cli.entries import check, compilations, complete_key, entries, not_empty, short
 from jitserver.cli.show import show, why
 
@@ -33,8 +33,7 @@ def cache() -> None:
 
 cache.add_command(show)
 cache.add_command(why)
-cache.add_command(export_cache)
-cache.add_command(import_cache)
+cache.add_command(copy_cache)
 
 
 @cache.command("ls")

@@ -2,8 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 import msgspec
@@ -29,6 +29,7 @@ NOT_RUNNING = 3
 """Exit status of a command that needs a daemon if none is running (the same as systemctl's)."""
 
 Command = Callable[..., Any]
+Item = TypeVar("Item")
 
 _JSON = "jitserver.json"
 _REPORTED = "jitserver.reported"
@@ -122,6 +123,17 @@ def _address() -> str:
         return str(selected_address())
     except (JitserverError, OSError):  # there is no usable address
         return ""
+
+
+def track(items: Iterable[Item], what: str) -> Iterator[Item]:
+    """Yield items, with a progress bar on a terminal."""
+    if not sys.stderr.isatty() or wants_json():
+        yield from items
+        return
+    from rich.console import Console  # takes 40 ms, rarely needed
+    from rich.progress import track
+
+    yield from track(items, what, console=Console(stderr=True), transient=True)
 
 
 def print_json(value: Any) -> None:

@@ -1,31 +1,24 @@
-"""The commands `jitserver share status|push|verify|gc`: the cache of programs that the machines of a lab share."""
+"""The commands `jitserver share status|verify|gc`: the cache of programs that the machines of a lab share."""
 
 import collections
 import contextlib
-import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
 import click
 import msgspec
 
-from jitclient.core import directories
 from jitclient.errors import DaemonUnavailable, JitserverError
 from jitclient.wire.introspection import Status
 from jitclient.wire.messages import Verb
-from jitserver.cli.common import ask, json_option, print_table, report, size, wants_json
+from jitserver.cli.common import ask, json_option, print_table, report, size, track
 from jitserver.cli.status import of_share
-from jitserver.store.disk import Store
 from jitserver.store.share import contents
 from jitserver.store.share.objects import Objects
 from jitserver.store.share.options import Options
-from jitserver.store.share.share import MIN_SECONDS, Share
-from jitserver.store.share.storage import Storage
 
 _DAY_SECONDS = 86_400.0
-
-Item = TypeVar("Item")
 
 
 @click.group()
@@ -37,7 +30,7 @@ def share() -> None:
 @json_option
 def status() -> None:
     """Show where the lab's cache is, and what it has given to the daemon."""
-    options = _options()
+    options = lab_options()
     with _storage_errors(options):
         found = contents.everything(Objects(options.url))
     try:
@@ -76,47 +69,17 @@ def _of_daemon(options: Options, daemon: Status | None) -> str:
 
 
 @share.command()
-@click.argument("key", metavar="[KEY]", required=False, default="")
-@json_option
-def push(key: str) -> None:
-    """Upload the programs of this environment that took a second or more to make.
-
-    With KEY, the beginning of a key or the name of a function, only those.
-    """
-    options = _options()
-    if not options.writes:
-        raise click.ClickException("JITSERVER_SHARE_MODE is `read`: this machine may not upload")
-    store, lab = Store(directories.environment_directory(), 1 << 62), Share(Storage(options))
-    found = {"uploaded": 0, "already there": 0, "too quick to make": 0, "without executable": 0}
-    for info in _progress(store.infos(key), "uploading"):
-        found[_pushed(store, lab, info.key)] += 1
-        if lab.storage.why_off:
-            raise click.ClickException(f"cannot use {options.url}: {lab.storage.why_off}")
-    report(found, lambda: click.echo(", ".join(f"{count} {what}" for what, count in found.items() if count) or "none"))
-
-
-def _pushed(store: Store, lab: Share, key: str) -> str:
-    stored = store.get(key)
-    executable = None if stored is None else store.blob(stored.executable)
-    if stored is None or executable is None:
-        return "without executable"
-    if sum(stored.info.seconds.values()) < MIN_SECONDS:
-        return "too quick to make"
-    return "uploaded" if lab.put(stored, bytes(executable)) else "already there"
-
-
-@share.command()
 @click.option("--remove", "removes", is_flag=True, help="Remove the entries that are not valid.")
 @json_option
 def verify(removes: bool) -> None:
     """Check the signature of each entry, and say who has made how many. The exit status is 1 if one is not valid."""
-    options = _options()
+    options = lab_options()
     by: collections.Counter[str] = collections.Counter()
     problems: dict[str, str] = {}
     with _storage_errors(options):
         objects = Objects(options.url)
         found = [entry for each in contents.everything(objects).values() for entry in each]
-        for one in contents.checked(objects, options.key, _progress(found, "reading")):
+        for one in contents.checked(objects, options.key, track(found, "reading")):
             if one.problem:
                 problems[one.entry.name] = one.problem
             else:
@@ -155,7 +118,7 @@ def gc(older_than: float | None, max_size: float | None, dry_run: bool) -> None:
     """Remove entries from the lab's cache. Machines keep the copies that they have."""
     if older_than is None and max_size is None:
         raise click.UsageError("say what may go: --older-than DAYS, --max-size GIB, or both")
-    options = _options()
+    options = lab_options()
     before = 0.0 if older_than is None else time.time() - older_than * _DAY_SECONDS
     with _storage_errors(options):
         objects = Objects(options.url)
@@ -163,7 +126,7 @@ def gc(older_than: float | None, max_size: float | None, dry_run: bool) -> None:
         found = [entry for each in contents.everything(objects).values() for entry in each]
         leaving = [*contents.abandoned(objects), *contents.outdated(objects, found, before, limit)]
         if not dry_run:
-            contents.remove(objects, _progress(leaving, "removing"))
+            contents.remove(objects, track(leaving, "removing"))
     freed = sum(entry.nbytes for entry in leaving)
     what = "would remove" if dry_run else "removed"
     report(
@@ -172,7 +135,12 @@ def gc(older_than: float | None, max_size: float | None, dry_run: bool) -> None:
     )
 
 
-def _options() -> Options:
+def lab_options() -> Options:
+    """Return where the lab's cache is.
+
+    Raises:
+        click.ClickException: none is set.
+    """
     options = Options.from_environment()
     if options is None:
         raise click.ClickException("no lab's cache is set: set JITSERVER_SHARE to its URL, such as s3://bucket/folder")
@@ -188,14 +156,3 @@ def _storage_errors(options: Options) -> Iterator[None]:
         raise
     except Exception as error:
         raise click.ClickException(f"cannot use {options.url}: {type(error).__name__}: {error}") from error
-
-
-def _progress(items: Sequence[Item], what: str) -> Iterator[Item]:
-    """Yield items, with a progress bar on a terminal."""
-    if not sys.stderr.isatty() or wants_json():
-        yield from items
-        return
-    from rich.console import Console  # takes 40 ms, rarely needed
-    from rich.progress import track
-
-    yield from track(items, what, console=Console(stderr=True), transient=True)

@@ -36,7 +36,7 @@ class ManifestNames:
     def look_again(self, base: CallKey) -> bool:
         """Look for lists of a base key that others have added; return whether there are any.
 
-        On the disk, these are what `jitserver cache import` has brought since the last look. The
+        On the disk, these are what `jitserver cache copy` has brought since the last look. The
         lab's cache is asked once.
         """
         new = set(self._cache.names_of(base.text)) - self._known_of(base.text)

@@ -1,12 +1,14 @@
-"""Archives: a cache as one plain tar file, for machines of the same kind.
+"""Copies of caches: items from the disk or an archive, one plain tar file, to machines of the same kind.
 
     jitserver.json        versions of what made the archive
-    programs/KEY          message `_Program`: a program's description, executable and capture
+    programs/KEY          message `_Copied`: a program's description, executable and capture
     compilations/KEY      file of a compilation of jax's own, as `jaxside/compilation_cache.py` draws it
     end                   number of the members above
 
 Each member begins with a 16-byte digest of its name and of the rest, so that damage is found. A digest proves no
 origin: an executable is code, so import only what you would run as a program.
+
+A destination is a function that takes an item and returns why it was left out; empty if the item is new there.
 """
 
 import contextlib
@@ -16,7 +18,7 @@ import re
 import stat
 import sys
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib import metadata
 from io import BytesIO
 from pathlib import Path
@@ -34,6 +36,8 @@ from jitserver.store.checked_files import Corrupt, unpacked
 from jitserver.store.disk import Store
 from jitserver.store.entry import Stored
 
+ALREADY_THERE = "already there"
+
 _VERSIONS, _END = "jitserver.json", "end"
 _NAME = re.compile(r"(programs|compilations)/([0-9a-f]{16,64})")
 _KINDS = (tarfile.REGTYPE, tarfile.AREGTYPE)
@@ -41,17 +45,27 @@ _DIGEST_BYTES = 16
 _MAX_MEMBER_BYTES = 1 << 30
 
 
-class _Program(NamedTuple):
+class _Copied(NamedTuple):
+    """A program's description, executable and capture; the last two may be empty."""
+
     stored: Stored
     executable: bytes
     capture: bytes
 
 
-class Moved(NamedTuple):
-    """Programs and compilations that were written to an archive, or were new in a cache."""
+class Item(NamedTuple):
+    """A program, or the bytes of a compilation of jax's own, with its kind and key as `kind/key`."""
 
-    programs: int
-    compilations: int
+    name: str
+    program: _Copied | None
+    compilation: bytes = b""
+
+    def is_meant(self, words: Sequence[str]) -> bool:
+        """Return whether a word is the beginning of the program's key, or its function; True if there are no words."""
+        if not words:
+            return True
+        info = self.program and self.program.stored.info
+        return info is not None and any(info.key.startswith(word) or info.name == word for word in words)
 
 
 def versions() -> dict[str, str]:
@@ -64,8 +78,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def export_cache(file: Path, directories: Iterable[Path]) -> Moved:
-    """Write the programs and compilations in cache directories to an archive, which replaces `file` once it is whole.
+@contextlib.contextmanager
+def written(file: Path) -> Iterator[Callable[[Item], str]]:
+    """Give the destination that is an archive, which replaces `file` once it is whole.
 
     Only the user can read the file, since programs hold values of their functions.
 
@@ -73,42 +88,38 @@ def export_cache(file: Path, directories: Iterable[Path]) -> Moved:
         OSError: the file cannot be written.
     """
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    written: dict[str, int] = {"programs": 0, "compilations": 0}
+    names = set()
     try:
         with (
             open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as raw,
             tarfile.open(fileobj=raw, mode="w", format=tarfile.USTAR_FORMAT) as tar,
         ):
+
+            def put(item: Item) -> str:
+                if item.name in names:
+                    return ALREADY_THERE
+                names.add(item.name)
+                _add(tar, item.name, encoded(item.program) if item.program else item.compilation)
+                return ""
+
             _add(tar, _VERSIONS, msgspec.json.encode(versions()))
-            names = set()
-            for name, data in (member for directory in directories for member in _contents(directory)):
-                if name not in names:
-                    names.add(name)
-                    _add(tar, name, data)
-                    written[name.partition("/")[0]] += 1
+            yield put
             _add(tar, _END, str(len(names)).encode())
         temporary.replace(file)
     finally:
         temporary.unlink(missing_ok=True)
-    return Moved(**written)
 
 
-def import_cache(file: Path, directory: Path, max_bytes: int) -> Moved:
-    """Add the programs and compilations of an archive to a cache directory, which a daemon may use at the same time.
-
-    The whole archive is checked before anything of it is stored.
+def read(file: Path, max_bytes: int) -> Iterator[Item]:
+    """Yield what an archive has. The whole archive is checked before.
 
     Args:
         file: the archive.
-        directory: the cache directory of this environment.
-        max_bytes: limit of the cache on the disk.
-
-    Returns:
-        The number of those that the cache did not have.
+        max_bytes: the size from which on an archive is refused.
 
     Raises:
         ArchiveRefused: the file is no archive, is damaged or too large, or was made with other versions.
-        OSError: the file cannot be read, or the cache cannot be written.
+        OSError: the file cannot be read.
     """
     found = os.stat(file)
     # A pipe would block.
@@ -118,65 +129,75 @@ def import_cache(file: Path, directory: Path, max_bytes: int) -> Moved:
         raise ArchiveRefused(f"{file} has {found.st_size:,} bytes, more than the cache may have ({max_bytes:,})")
     with open(file, "rb") as raw:
         try:
-            for name, data in _members(raw):
-                _check(name, data)
+            for _ in _items(raw):
+                pass
         except ArchiveRefused:
             raise
         # The headers of a file that was made to harm may lead to any exception.
         except Exception as error:
             raise ArchiveRefused(f"{file} is no archive of a cache, or is damaged ({error})") from error
-        return _store(_members(raw), directory, max_bytes)
+        yield from _items(raw)
 
 
-# ---- reading a cache, and writing to it
+def _items(raw: IO[bytes]) -> Iterator[Item]:
+    for name, data in _members(raw):
+        kind, _, key = name.partition("/")
+        program = unpacked(data, _Copied) if kind == "programs" else None
+        if program is not None and program.stored.key != key:
+            raise Corrupt(f"{name} is the program of another key")
+        yield Item(name, program, b"" if program else data)
 
 
-def _contents(directory: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield name and data of each program and compilation in a cache directory."""
-    with contextlib.closing(Store(directory, sys.maxsize)) as store:
-        for info in store.infos():
-            stored = store.get(info.key)
-            # Another process may have evicted the program.
-            if stored is None:
-                continue
-            blobs = [store.blob(name) if name else b"" for name in (stored.executable, stored.capture)]
-            if None not in blobs:
-                executable, capture = (bytes(blob or b"") for blob in blobs)
-                yield f"programs/{stored.key}", encoded(_Program(stored, executable, capture))
-    for path in sorted(compilations_directory(directory).glob("*")):
-        if _NAME.fullmatch(f"compilations/{path.name}"):
-            # Another process may have evicted the compilation.
-            with contextlib.suppress(OSError):
-                yield f"compilations/{path.name}", path.read_bytes()
+# ---- the disk
 
 
-def _check(name: str, data: bytes) -> None:
-    kind, _, key = name.partition("/")
-    if kind == "programs" and unpacked(data, _Program).stored.key != key:
-        raise Corrupt(f"{name} is the program of another key")
+def of_disk(directories: Iterable[Path]) -> Iterator[Item]:
+    """Yield what is in cache directories."""
+    for directory in directories:
+        with contextlib.closing(Store(directory, sys.maxsize)) as store:
+            for info in store.infos():
+                stored = store.get(info.key)
+                # Another process may have evicted the program.
+                if stored is None:
+                    continue
+                blobs = [store.blob(name) if name else b"" for name in (stored.executable, stored.capture)]
+                if None not in blobs:
+                    executable, capture = (bytes(blob or b"") for blob in blobs)
+                    yield Item(f"programs/{stored.key}", _Copied(stored, executable, capture))
+        for path in sorted(compilations_directory(directory).glob("*")):
+            if _NAME.fullmatch(f"compilations/{path.name}"):
+                # Another process may have evicted the compilation.
+                with contextlib.suppress(OSError):
+                    yield Item(f"compilations/{path.name}", None, path.read_bytes())
 
 
-def _store(members: Iterator[tuple[str, bytes]], directory: Path, max_bytes: int) -> Moved:
-    added = {"programs": 0, "compilations": 0}
+@contextlib.contextmanager
+def to_disk(directory: Path, max_bytes: int) -> Iterator[Callable[[Item], str]]:
+    """Give the destination that is a cache directory, which a daemon may use at the same time, with its limit.
+
+    It raises an OSError if the directory cannot be written.
+    """
     folder = compilations_directory(directory)
-    folder.mkdir(mode=0o700, exist_ok=True)
     with contextlib.closing(Store(directory, max_bytes)) as store:
-        for name, data in members:
-            kind, _, key = name.partition("/")
-            if kind == "programs":
-                stored, executable, capture = unpacked(data, _Program)
-                is_new = store.get(key) is None
-                if is_new and store.put(stored, executable, capture) is stored:
-                    raise OSError(f"{directory}: the cache cannot be written; see the warning above")
-            elif is_new := not (folder / key).exists():
-                _write(folder / key, data)
-            added[kind] += is_new
+
+        def put(item: Item) -> str:
+            key = item.name.partition("/")[2]
+            is_there = (folder / key).exists() if item.program is None else store.get(key) is not None
+            if is_there:
+                return ALREADY_THERE
+            if item.program is None:
+                _write(folder / key, item.compilation)
+            elif store.put(*item.program) is item.program.stored:
+                raise OSError(f"{directory}: the cache cannot be written; see the warning above")
+            return ""
+
+        yield put
     trim(folder, max_bytes // 4)
-    return Moved(**added)
 
 
 def _write(path: Path, data: bytes) -> None:
     """Write a file that other processes see only when it is whole."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.urandom(6).hex()}")
     try:
         with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -242,8 +263,8 @@ def _check_versions(name: str, data: bytes) -> None:
     if differ:
         differences = ", ".join(f"{key} {theirs.get(key)} there and {ours[key]} here" for key in differ)
         raise ArchiveRefused(
-            f"the archive was made with other versions: {differences}. Make one with `jitserver cache export` in an "
-            "environment like this one"
+            f"the archive was made with other versions: {differences}. Make one with `jitserver cache copy disk FILE` "
+            "in an environment like this one"
         )
 
 

@@ -103,7 +103,7 @@ def _operations(text: str) -> list[str]:
         names = {} if operation == "stablehlo.add" else made  # a term of a sum
         parts = _VALUE.split(line)
         parts[1::2] = [names.get(part, "%") for part in parts[1::2]]
-        if "!stablehlo.token" in line:  # One for each ordered effect, in any order.
+        if "!stablehlo.token" in line:  # ordered effects, in any order
             parts[1::2] = sorted(parts[1::2])
         found.append(_NUMBERED.sub("", "".join(parts)))
         if result:

@@ -1,4 +1,4 @@
-"""`jitserver cache export` and `import`: a running daemon finds what another one made."""
+"""`jitserver cache copy` to and from a file: a running daemon finds what another one made."""
 
 import json
 from collections.abc import Callable
@@ -30,11 +30,14 @@ def test_a_running_daemon_finds_what_another_one_made(
     file = short_path / "cache.tar"
     with new_daemon(here["JITSERVER_ADDRESS"], env=here):
         assert run_script(PROGRAM, env=here) == [0.0, 2.0, 4.0]
-    exported = json.loads(cli("cache", "export", str(file), "--json", env=here).stdout)
+    copied = json.loads(cli("cache", "copy", "disk", str(file), "--json", env=here).stdout)
     # The client's own jax has compiled nothing, as the daemon runs the program.
-    assert (exported["result"], exported["programs"], exported["bytes"]) == ("exported", 1, file.stat().st_size)
+    told = {"result": "copied", "from": "disk", "to": str(file), "programs": 1, "compilations": 0, "left_out": {}}
+    assert copied == told
     with new_daemon(there["JITSERVER_ADDRESS"], env=there):
-        assert cli("cache", "import", str(file), env=there).stdout.startswith("imported 1 program and ")
+        assert cli("cache", "copy", str(file), "disk", "other", env=there).stdout.startswith("copied 0 programs and ")
+        assert cli("cache", "copy", str(file), "disk", "shared", env=there).stdout.startswith("copied 1 program and ")
+        assert cli("cache", "copy", str(file), "disk", env=there).stdout.endswith("; left out: 1 already there\n")
         assert run_script(PROGRAM, env=there) == [0.0, 2.0, 4.0]
         assert [counts(there["JITSERVER_ADDRESS"])[name] for name in ("compiles", "traces", "client_traces")] == [
             0,
@@ -42,5 +45,7 @@ def test_a_running_daemon_finds_what_another_one_made(
             0,
         ]
     file.write_bytes(b"no archive")
-    refused = cli("cache", "import", str(file), "--json", env=there)
+    refused = cli("cache", "copy", str(file), "disk", "--json", env=there)
     assert (refused.returncode, json.loads(refused.stdout)["type"]) == (1, "ArchiveRefused")
+    for words in (("disk", "disk"), ("lab", "disk")):
+        assert cli("cache", "copy", *words, env=there).returncode == 2

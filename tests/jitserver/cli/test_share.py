@@ -54,29 +54,32 @@ def json_of(result: Result) -> Any:
     return json.loads(result.stdout)
 
 
-def test_programs_are_pushed_once(lab: Path, here: Callable[..., Result]) -> None:
-    assert json_of(here("share", "push", "step", "--json"))["uploaded"] == 1
-    found = {"uploaded": 1, "already there": 1, "too quick to make": 1, "without executable": 1}
-    assert json_of(here("share", "push", "--json")) == found
+def test_programs_are_copied_once(lab: Path, here: Callable[..., Result]) -> None:
+    assert json_of(here("cache", "copy", "disk", "lab", "step", "--json"))["programs"] == 1
+    told = json_of(here("cache", "copy", "disk", "lab", "--json"))
+    left_out = {"already there": 1, "too quick to make": 1, "without executable": 1}
+    assert (told["programs"], told["left_out"]) == (1, left_out)
     told = json_of(here("share", "status", "--json"))
     assert (told["url"], told["programs"], told["writes"]) == (f"file://{lab}", 2, True)
     assert told["bytes"] == sum(file.stat().st_size for file in lab.rglob("program"))
     assert ["programs", "2"] in [line.split() for line in here("share", "status").stdout.splitlines()]
-    assert here("share", "push").stdout.startswith("2 already there")
+    assert here("cache", "copy", "disk", "lab").stdout.startswith(
+        "copied 0 programs and 0 compilations; left out: 2 al"
+    )
 
 
-def test_a_member_that_only_reads_pushes_nothing(
+def test_a_member_that_only_reads_copies_nothing(
     lab: Path, here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JITSERVER_SHARE_MODE", "read")
-    done = here("share", "push", "--json")
+    done = here("cache", "copy", "disk", "lab", "--json")
     assert done.exit_code == 1
     assert "this machine may not upload" in json_of(done)["error"]
     assert not lab.exists()
 
 
 def test_entries_that_are_not_valid_are_named_and_removed(lab: Path, here: Callable[..., Result]) -> None:
-    here("share", "push")
+    here("cache", "copy", "disk", "lab")
     good = here("share", "verify", "--json")
     assert good.exit_code == 0
     assert list(json_of(good)["valid"].values()) == [2]
@@ -89,7 +92,7 @@ def test_entries_that_are_not_valid_are_named_and_removed(lab: Path, here: Calla
 
 
 def test_a_wrong_key_removes_nothing(lab: Path, here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
-    here("share", "push")
+    here("cache", "copy", "disk", "lab")
     monkeypatch.setenv("JITSERVER_SHARE_KEY", "a secret of another project")
     done = here("share", "verify", "--remove", "--json")
     assert done.exit_code == 1
@@ -101,7 +104,7 @@ def test_what_saves_least_goes_first(lab: Path, here: Callable[..., Result]) -> 
     store = Store(directories.environment_directory(), 1 << 30)
     keep(store, key(5), "slow", 500.0, b"x" * (1 << 20))
     store.close()
-    here("share", "push")
+    here("cache", "copy", "disk", "lab")
     (large,) = lab.rglob(f"{key(5)}/program")
     hour = time.time() - 3600
     os.utime(large, (hour, hour))  # the oldest is not the least valuable
@@ -110,13 +113,13 @@ def test_what_saves_least_goes_first(lab: Path, here: Callable[..., Result]) -> 
     assert [*lab.rglob("program")] == [large]
     month = time.time() - 200 * 24 * 3600
     os.utime(large, (month, month))  # now worth less than the others, for its size
-    here("share", "push")
+    here("cache", "copy", "disk", "lab")
     here("share", "gc", "--max-size", limit)
     assert sorted(file.parent.name for file in lab.rglob("program")) == [key(1), key(2)]
 
 
 def test_old_programs_go(lab: Path, here: Callable[..., Result]) -> None:
-    here("share", "push")
+    here("cache", "copy", "disk", "lab")
     assert here("share", "gc").exit_code == 2
     assert json_of(here("share", "gc", "--older-than", "1", "--json"))["entries"] == 0
     assert json_of(here("share", "gc", "--max-size", "0", "--dry-run", "--json"))["entries"] == 2
@@ -127,8 +130,9 @@ def test_old_programs_go(lab: Path, here: Callable[..., Result]) -> None:
 
 def test_without_a_lab_each_command_says_so(here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JITSERVER_SHARE", raising=False)
-    for words in (("status",), ("push",), ("verify",), ("gc", "--max-size", "1")):
-        done = here("share", *words, "--json")
+    lab = ("share", "status"), ("share", "verify"), ("share", "gc", "--max-size", "1"), ("cache", "copy", "disk", "lab")
+    for words in lab:
+        done = here(*words, "--json")
         assert done.exit_code == 1
         assert "set JITSERVER_SHARE to its URL" in json_of(done)["error"]
 
@@ -137,6 +141,6 @@ def test_a_storage_that_refuses_is_an_error(
     lab: Path, here: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.write_text("not a folder")
-    done = here("share", "push", "--json")
+    done = here("cache", "copy", "disk", "lab", "--json")
     assert done.exit_code == 1
     assert f"cannot use file://{lab}" in json_of(done)["error"]
