@@ -48,7 +48,7 @@ REPLACES = {
     "pytest_jitserver": "a variable for the processes that tests start",
     "jitserver.run.child": "what a process has of its own, in one that was forked",
     "jitserver.run.replacement": "how imports read files and variables, and import others, while a helper imports",
-    "jitserver.run.finders": "the finders that the imports of a program add",
+    "jitserver.run.additions": "the finders that the imports of a program add",
     "jitserver.run.preloaded": "the modules that a program has imported, and the variables that their imports set",
     "jitserver.run.program": "the words that started the process",
     "jitserver.system.process_title": "a variable that setproctitle reads when it is imported",

@@ -11,7 +11,6 @@ from typing import Any
 from jitclient.core import compat
 from jitserver.run.import_audit import CWD_ATTRIBUTES
 from jitserver.run.request import KEPT_BY_PYTHON, Request
-from jitserver.run.standard_input import StandardInput
 
 
 def become(request: Request, received: list[int]) -> None:
@@ -93,3 +92,28 @@ def _renew(stream: Any, file: io.FileIO) -> None:
         buffer = stream.buffer
     stream.__init__(buffer, encoding, errors, "\n", line_buffering, is_raw)
     stream.mode = file.mode[0]
+
+
+class StandardInput(io.FileIO):
+    """File behind a run's standard input, which notes whether anything was read.
+
+    Attributes:
+        was_read: whether one of these files was read.
+    """
+
+    was_read = False
+
+    def readinto(self, buffer: Any) -> Any:
+        """Read into a buffer."""
+        StandardInput.was_read = True
+        return super().readinto(buffer)
+
+    def readall(self) -> Any:
+        """Read all that is left."""
+        StandardInput.was_read = True
+        return super().readall()
+
+    def read(self, size: int | None = -1) -> Any:
+        """Read at most some bytes."""
+        StandardInput.was_read = True
+        return super().read(size)

@@ -13,9 +13,7 @@ import threading
 
 from jitclient.core.notices import print_notice
 from jitserver.run import child, front, history, process_facts
-from jitserver.run.process_attributes import ProcessAttributes
 from jitserver.run.request import Request
-from jitserver.run.standard_input import StandardInput
 
 
 class FreshStart:
@@ -45,7 +43,7 @@ class FreshStart:
         try:
             return (
                 os.getpid() != self._pid
-                or StandardInput.was_read
+                or child.StandardInput.was_read
                 or threading.active_count() > 1
                 or _has_had_children()
                 or _writes() != self._writes
@@ -106,3 +104,32 @@ def _has_had_children() -> bool:
     except ChildProcessError:
         return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss > 0
     return True
+
+
+class ProcessAttributes:
+    """The processors, the limits and the umask of this moment, which outlive `exec`, and which code may change.
+
+    Args:
+        umask: the umask, which is not that of this process where a run has another.
+    """
+
+    def __init__(self, umask: int) -> None:
+        self._umask = umask
+        self._processors = os.sched_getaffinity(0)
+        self._limits = {number: resource.getrlimit(number) for number in _kinds_of_limits()}
+
+    def restore(self) -> None:
+        """Restore them in this process.
+
+        Raises:
+            OSError, ValueError: a limit was lowered that only root may raise.
+        """
+        os.sched_setaffinity(0, self._processors)
+        for number, limit in self._limits.items():
+            if resource.getrlimit(number) != limit:
+                resource.setrlimit(number, limit)
+        os.umask(self._umask)
+
+
+def _kinds_of_limits() -> list[int]:
+    return [getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")]

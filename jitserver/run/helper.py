@@ -30,9 +30,8 @@ from jitserver.run import (
     scan,
     supervisor,
 )
-from jitserver.run.fresh_start import FreshStart
+from jitserver.run.fresh_start import FreshStart, ProcessAttributes
 from jitserver.run.imports import Imports
-from jitserver.run.process_attributes import ProcessAttributes
 from jitserver.run.request import Request, own_umask
 from jitserver.system.process_title import set_title
 

@@ -12,15 +12,17 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+from jitclient.api.switch import modules_of_the_program
+from jitclient.capture.ambient.patches import SEARCHED_PACKAGES, find_patches
+from jitclient.capture.user_code.installed import is_user_module
+from jitclient.capture.user_code.names import constant_home
 from jitclient.core.digests import digest
 from jitclient.jaxside import internals
 from jitclient.jaxside.operations import preparation
-from jitserver.run import child, fast_exit, history, process_state, warm_caches
-from jitserver.run.audit_hooks import AuditHooks
+from jitserver.run import child, fast_exit, history, process_state
+from jitserver.run.additions import AuditHooks, Filters, Finders
 from jitserver.run.effects import PACKAGES_WITH_STATE, Effects, Registrations, redirected_output
 from jitserver.run.environment_log import EnvironmentLog
-from jitserver.run.filters import Filters
-from jitserver.run.finders import Finders
 from jitserver.run.import_audit import ImportAudit, digest_of_inputs, stamps_of
 from jitserver.run.import_graph import ImportGraph
 from jitserver.run.loggers import Loggers
@@ -136,7 +138,7 @@ class Imports:
         modules, seconds = self.total
         self.total = modules + len(sys.modules) - before, seconds + time.perf_counter() - start
         fast_exit.exempt_loaded_modules()
-        warm_caches.fill()
+        fill_caches()
         if "jax" in sys.modules:
             importlib.import_module("jitclient.jaxside.compilation_cache")  # each run needs it
             recipes = {one.hex(): one for one in history.operations()}
@@ -251,3 +253,15 @@ def _freeze() -> None:
     """Keep the objects that there are now out of later collections of garbage, which would copy forked memory."""
     gc.collect()
     gc.freeze()
+
+
+def fill_caches() -> None:
+    """Fill the caches of look-ups in all modules that are loaded now: in a forked process, the look-ups are slow."""
+    # A run that needs a look-up gets the same error.
+    with contextlib.suppress(Exception):
+        for name in list(sys.modules):
+            is_user_module(name)
+        constant_home(object())
+        for package in SEARCHED_PACKAGES:
+            find_patches(package)
+        modules_of_the_program()

@@ -20,11 +20,9 @@ from typing import Any
 from jitclient.capture.user_code.installed import OWN_PACKAGES, stored
 from jitclient.jaxside import interop
 from jitserver.run import fast_exit
-from jitserver.run.audit_hooks import AuditHooks
+from jitserver.run.additions import AuditHooks, Filters, Finders
 from jitserver.run.conditions import Conditions
 from jitserver.run.environment_log import EnvironmentLog
-from jitserver.run.filters import Filters
-from jitserver.run.finders import Finders
 from jitserver.run.import_audit import ImportAudit
 from jitserver.run.import_graph import ImportGraph
 from jitserver.run.loggers import Loggers

@@ -9,7 +9,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from jitserver.run import compilations, history
+from jitclient.core.settings import settings
+from jitclient.jaxside import interop
+from jitclient.wire.address import remote
+from jitserver.run import history
 from jitserver.run.request import Command
 
 
@@ -39,7 +42,9 @@ def run(command: Command, interpreter: str, preloaded: tuple[int, float] | None 
         from jitclient.api.switch import install
 
         install(command.packages)
-        compilations.keep()
+        # Helpers prepare the operations that runs have traced and lowered; the cache has the compiled ones.
+        if remote(settings().address) is None:
+            interop.when_loaded(_reuse_operations)
     option = ["-m"] if command.is_module else []
     sys.orig_argv = [interpreter, *option, command.name, *command.arguments]
     start = run_as_main.run_module if command.is_module else run_as_main.run_script
@@ -88,3 +93,9 @@ def _noting(memory: mmap.mmap) -> Callable[[str, tuple[Any, ...]], None]:
             return
 
     return note
+
+
+def _reuse_operations() -> None:
+    from jitclient.jaxside.operations import reuse
+
+    reuse.use()

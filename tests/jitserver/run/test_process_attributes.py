@@ -9,7 +9,7 @@ from typing import Any
 RESTARTS = """
 import os
 from jitserver.run.helper import Helper
-from jitserver.run.process_attributes import ProcessAttributes
+from jitserver.run.fresh_start import ProcessAttributes
 
 os.umask(0o022)
 helper = Helper.__new__(Helper)
@@ -29,7 +29,7 @@ def test_limits_and_processors_are_restored(run_script: Any) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     program = f"""
         import os, resource
-        from jitserver.run.process_attributes import ProcessAttributes
+        from jitserver.run.fresh_start import ProcessAttributes
 
         before = ProcessAttributes(0o022)
         os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})

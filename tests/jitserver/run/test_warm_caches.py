@@ -12,9 +12,9 @@ FORKED = """
     from jitclient.capture.ambient import patches
     from jitclient.capture.dump import capture
     from jitclient.errors import CaptureError
-    from jitserver.run import warm_caches
+    from jitserver.run.imports import fill_caches
 
-    warm_caches.fill()
+    fill_caches()
     reads, writes = os.pipe()
     if os.fork():
         os.close(writes)
