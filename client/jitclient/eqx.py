@@ -98,7 +98,7 @@ class _FilterJitted(Generic[P, R]):
     @api_boundary
     def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Trace and lower the function for arguments like these, without running it; return the stage to compile."""
-        return _Stage(self._jitted.lower(*self._given(args, kwargs)), self._marked)
+        return _EqxStage(self._jitted.lower(*self._given(args, kwargs)), self._marked)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else equinox.Partial(self, instance)
@@ -156,15 +156,15 @@ class _FilterJittedModule(_FilterJitted[P, R]):
         return self.__wrapped__
 
 
-class _Stage:
+class _EqxStage:
     """Stage of JAX's compilation (lowered or compiled) that takes the arguments of the user's function."""
 
     def __init__(self, stage: Any, given: Callable[..., Any]) -> None:
         self._stage = stage
         self._given = given
 
-    def compile(self, compiler_options: dict[str, str | bool] | None = None) -> "_Stage":
-        return _Stage(self._stage.compile(compiler_options), self._given)
+    def compile(self, compiler_options: dict[str, str | bool] | None = None) -> "_EqxStage":
+        return _EqxStage(self._stage.compile(compiler_options), self._given)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._stage(*self._given(args, kwargs))

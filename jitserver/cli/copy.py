@@ -11,7 +11,7 @@ from jitclient.core.directories import environment_directory, existing_directori
 from jitserver.cli.common import json_option, number, report, track
 from jitserver.cli.share import lab_options
 from jitserver.store import archive
-from jitserver.store.archive import Item
+from jitserver.store.archive import CachedItem
 from jitserver.store.share.share import MIN_SECONDS, Share
 from jitserver.store.share.storage import Storage
 from jitserver.store.tiers import disk_share
@@ -50,26 +50,26 @@ def copy_cache(source: str, destination: str, keys: tuple[str, ...]) -> None:
     report(told, lambda: click.echo(f"{what}; left out: {others}" if others else what))
 
 
-def _items(source: str) -> Iterator[Item]:
+def _items(source: str) -> Iterator[CachedItem]:
     if source == _DISK:
         return archive.of_disk(existing_directories())
     return archive.read(Path(source), disk_share(environment_directory()))
 
 
-def _destination(name: str) -> contextlib.AbstractContextManager[Callable[[Item], str]]:
+def _destination(name: str) -> contextlib.AbstractContextManager[Callable[[CachedItem], str]]:
     if name == _LAB:
         return contextlib.nullcontext(_lab())
     directory = environment_directory()
     return archive.to_disk(directory, disk_share(directory)) if name == _DISK else archive.written(Path(name))
 
 
-def _lab() -> Callable[[Item], str]:
+def _lab() -> Callable[[CachedItem], str]:
     options = lab_options()
     if not options.writes:
         raise click.ClickException("JITSERVER_SHARE_MODE is `read`: this machine may not upload")
     lab = Share(Storage(options))
 
-    def put(item: Item) -> str:
+    def put(item: CachedItem) -> str:
         if item.program is None:
             return "of jax's own"
         if not item.program.executable:

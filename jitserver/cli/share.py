@@ -16,7 +16,7 @@ from jitserver.cli.common import ask, json_option, print_table, report, size, tr
 from jitserver.cli.status import of_share
 from jitserver.store.share import contents
 from jitserver.store.share.objects import Objects
-from jitserver.store.share.options import Options
+from jitserver.store.share.options import LabOptions
 
 _DAY_SECONDS = 86_400.0
 
@@ -47,7 +47,7 @@ def status() -> None:
     report(told, lambda: _print_status(options, told, daemon))
 
 
-def _print_status(options: Options, told: dict[str, Any], daemon: Status | None) -> None:
+def _print_status(options: LabOptions, told: dict[str, Any], daemon: Status | None) -> None:
     rows = [
         ["place", f"{options.url}, {'read and write' if options.writes else 'read only'}"],
         ["programs", f"{told['programs']:,}"],
@@ -59,7 +59,7 @@ def _print_status(options: Options, told: dict[str, Any], daemon: Status | None)
     print_table(["the lab's", "cache"], rows)
 
 
-def _of_daemon(options: Options, daemon: Status | None) -> str:
+def _of_daemon(options: LabOptions, daemon: Status | None) -> str:
     if daemon is None:
         return "is not running"
     if daemon.share is None or daemon.share.url != options.url:
@@ -135,20 +135,20 @@ def gc(older_than: float | None, max_size: float | None, dry_run: bool) -> None:
     )
 
 
-def lab_options() -> Options:
+def lab_options() -> LabOptions:
     """Return where the lab's cache is.
 
     Raises:
         click.ClickException: none is set.
     """
-    options = Options.from_environment()
+    options = LabOptions.from_environment()
     if options is None:
         raise click.ClickException("no lab's cache is set: set JITSERVER_SHARE to its URL, such as s3://bucket/folder")
     return options
 
 
 @contextlib.contextmanager
-def _storage_errors(options: Options) -> Iterator[None]:
+def _storage_errors(options: LabOptions) -> Iterator[None]:
     """Report the errors of a storage. Each kind has exceptions of its own."""
     try:
         yield

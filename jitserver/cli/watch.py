@@ -45,7 +45,7 @@ def watch(words: tuple[str, ...]) -> None:
     command = parsed(words)
     if not command.is_module and not os.path.exists(command.name):
         raise click.UsageError(f"There is no program {command.name!r}.")
-    status = Watch(words, "" if command.is_module else command.name).run()
+    status = Watcher(words, "" if command.is_module else command.name).run()
     sys.stdout.flush()
     if status < 0:
         front.exit_as(-status)
@@ -59,7 +59,7 @@ class _Version(NamedTuple):
     content: bytes = b""
 
 
-class Watch:
+class Watcher:
     """Program that runs again whenever a file that it uses is saved."""
 
     def __init__(self, words: Sequence[str], script: str, grace_seconds: float = _GRACE_SECONDS) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.named_arrays import Holdings, KeptInfo, Made, Owned
 from jitserver.daemon.arrays.named_arrays import NamedArrays, NamedTree
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.programs.devices.memories import bytes_of, data_bytes_of
 from jitserver.system.process_watch import program_of
 
@@ -15,7 +15,7 @@ _MOST_MADE = 100
 
 
 def usage(
-    kept: NamedArrays, sessions: Iterable[Session], limit: int | None = None, memory: int | None = None
+    kept: NamedArrays, sessions: Iterable[DaemonSession], limit: int | None = None, memory: int | None = None
 ) -> Holdings:
     """Return all holders of arrays, the largest first. An array under a name does not count for sessions.
 
@@ -51,7 +51,7 @@ def usage(
     )
 
 
-def _made(session: Session, counted: Mapping[int, int]) -> list[Made]:
+def _made(session: DaemonSession, counted: Mapping[int, int]) -> list[Made]:
     """Return what made a session's arrays, the largest first, from the bytes of each by its id."""
     found: dict[tuple[str, str], list[int]] = {}
     left = dict(counted)
@@ -93,7 +93,7 @@ def _bytes(array: Any, memory: int | None) -> int | None:
     return sum(data_bytes_of(array).values()) if memory is None else bytes_of(array).get(memory)
 
 
-def is_held(tree: NamedTree, sessions: Iterable[Session]) -> bool:
+def is_held(tree: NamedTree, sessions: Iterable[DaemonSession]) -> bool:
     """Return whether a session has a handle on one of the tree's arrays, in memory or on disk."""
     wanted = tree.identities()
     return any(not wanted.isdisjoint(session.identities()) for session in sessions)

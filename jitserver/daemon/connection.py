@@ -37,13 +37,13 @@ from jitserver.daemon import plain_runs, runs
 from jitserver.daemon.frame_budget import FrameBudget
 from jitserver.daemon.run_channel import RunChannel
 from jitserver.daemon.sessions.run_order import Order
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.daemon.uploads import Incoming
 from jitserver.programs.devices import serial
-from jitserver.programs.recorder import Annotations, Recording
+from jitserver.programs.recorder import Annotations, DaemonRecording
 from jitserver.programs.traces.ambient_reads import monotonic
 from jitserver.store.journal import EMPTY_SLOT
-from jitserver.system.shared_memory import Lent, Pool
+from jitserver.system.shared_memory import BlockPool, Lent
 
 log = logging.getLogger(__name__)
 _encode = msgspec.msgpack.Encoder().encode
@@ -57,13 +57,13 @@ _SECONDS_WITHOUT_SESSION = 60.0
 class DaemonConnection(WireConnection):
     """The connection of a client, served by a thread of its own."""
 
-    def __init__(self, service: Any, sock: socket.socket, pid: int, pool: Pool, frames: FrameBudget) -> None:
+    def __init__(self, service: Any, sock: socket.socket, pid: int, pool: BlockPool, frames: FrameBudget) -> None:
         self.pid = pid
-        self.session: Session | None = None
+        self.session: DaemonSession | None = None
         self.order: Order | None = None
         self.incoming = Incoming()
         self.annotations = Annotations()
-        self.recording: Recording | None = None
+        self.recording: DaemonRecording | None = None
         self.busy_since: float | None = None
         # Slot of the crash journal in which this thread records its current program.
         self.slot = memoryview(EMPTY_SLOT)
@@ -107,7 +107,7 @@ class DaemonConnection(WireConnection):
             if self.recording is not None:
                 self.recording.close()
 
-    def _serve_plain(self, session: Session) -> None:
+    def _serve_plain(self, session: DaemonSession) -> None:
         """Serve until the connection closes; reply to plain Runs with as few function calls as possible."""
         channel = self._channel
         channel.max_frame_bytes = MAX_FRAME_BYTES
@@ -170,7 +170,7 @@ class DaemonConnection(WireConnection):
         else:
             super().on_frame(kind, body)
 
-    def _answer(self, session: Session, order: Order, run: Run) -> runs.Answer:
+    def _answer(self, session: DaemonSession, order: Order, run: Run) -> runs.Answer:
         if not order.begin(self, run.number):
             raise EOFError("the client has moved to another connection")
         try:

@@ -36,21 +36,21 @@ from jitserver.daemon.service import JitService
 from jitserver.programs.context import class_count
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices import memories
-from jitserver.programs.devices.heartbeat import Heartbeat
+from jitserver.programs.devices.heartbeat import DeviceHeartbeat
 from jitserver.programs.engine import Engine
 from jitserver.programs.executables import keep_compilations
 from jitserver.programs.prewarm import dry_run, import_packages, prewarm
 from jitserver.store.disk import Store
 from jitserver.store.environments import SharedLimit
 from jitserver.store.journal import Journal, is_in_use
-from jitserver.store.memory import Memory
+from jitserver.store.memory import MemoryTier
 from jitserver.store.share.lab import joined
 from jitserver.store.tiers import Tiers, disk_share
 from jitserver.store.write_behind import Writer
 from jitserver.system import sd_notify
 from jitserver.system.malloc import IdleTrim
 from jitserver.system.memory_limits import memory_kills
-from jitserver.system.shared_memory import Pool
+from jitserver.system.shared_memory import BlockPool
 
 log = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class Daemon:
         except BaseException:
             self._held_address.release()
             raise
-        pool = Pool(self.options.shared_bytes)
+        pool = BlockPool(self.options.shared_bytes)
         array_limits = limits(memories.of_process(), self.options.array_bytes)
         stop = functools.partial(self._request_shutdown, save_sessions=False)
         self._service = JitService(engine, counters, pool, stop, self._restart, array_limits)
@@ -294,7 +294,7 @@ class Daemon:
 
     def _cache(self, counters: Counters) -> Tiers:
         writer = Writer(lambda: counters.calls + counters.hits + counters.misses)
-        memory = Memory(self.options.program_bytes, self.options.program_maps)
+        memory = MemoryTier(self.options.program_bytes, self.options.program_maps)
         lab = joined()
         try:
             directory = directories.environment_directory()
@@ -397,7 +397,7 @@ class Daemon:
 
     def _watchdog(self, every: float) -> sd_notify.Watchdog:
         sessions = self._service.sessions
-        return sd_notify.Watchdog(every / 2, Heartbeat().beat, lambda: bool(sessions.all()))
+        return sd_notify.Watchdog(every / 2, DeviceHeartbeat().beat, lambda: bool(sessions.all()))
 
     def _is_idle(self) -> bool:
         if self.options.idle_exit is None or self._is_used():

@@ -9,7 +9,7 @@ from jitclient.wire.introspection import Called, EntryInfo, Listed, Running, Ses
 from jitclient.wire.messages import MAX_FRAME_BYTES
 from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.in_progress import InProgress
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.programs.context import device_memory
 from jitserver.programs.engine import Engine
 from jitserver.store import journal
@@ -21,7 +21,7 @@ _LONG_SECONDS = 1.0
 
 
 def snapshot(
-    engine: Engine, sessions: list[Session], making: InProgress, running: list[Running], status: Status
+    engine: Engine, sessions: list[DaemonSession], making: InProgress, running: list[Running], status: Status
 ) -> Snapshot:
     """Return the state of the daemon, with the programs that were called."""
     return Snapshot(
@@ -63,7 +63,7 @@ def _size(info: EntryInfo) -> int:
     return 4 * sum(map(len, texts)) + _SHORT_FIELDS
 
 
-def _session(session: Session) -> SessionInfo:
+def _session(session: DaemonSession) -> SessionInfo:
     arrays, nbytes = len(session.arrays), session.array_bytes()
     return SessionInfo(
         session.pid,
@@ -82,7 +82,7 @@ def _called(entry: Entry) -> Called:
     return Called(entry.key, entry.info.label, program.calls, program.call_seconds, program.queued_seconds)
 
 
-def _entries(engine: Engine, sessions: list[Session]) -> list[Entry]:
+def _entries(engine: Engine, sessions: list[DaemonSession]) -> list[Entry]:
     """Return the programs in the cache, and evicted programs that sessions still hold."""
     leased = itertools.chain.from_iterable(session.leased() for session in sessions)
     return list({id(entry): entry for entry in itertools.chain(engine.cache.memory.entries(), leased)}.values())

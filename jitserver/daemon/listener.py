@@ -23,7 +23,7 @@ from jitserver.daemon.frame_budget import FrameBudget
 from jitserver.daemon.heartbeat import Heartbeat
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.system import alternate_stack
-from jitserver.system.shared_memory import Pool
+from jitserver.system.shared_memory import BlockPool
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Listener(ThreadedServer):  # type: ignore[misc]
         service: Service,
         sessions: Sessions,
         listener: socket.socket,
-        pool: Pool,
+        pool: BlockPool,
         max_connections: int = 1000,
     ) -> None:
         # Set rpyc's attributes directly: its __init__ would bind a socket.

@@ -5,12 +5,12 @@ import time
 from collections.abc import Mapping
 
 from jitclient.errors import ArrayLost, ProtocolError
-from jitclient.wire.named_arrays import Find, Found, Holdings, Keep, KeptInfo, MemoryUse
+from jitclient.wire.named_arrays import Find, FoundArrays, Holdings, Keep, KeptInfo, MemoryUse
 from jitserver.daemon import array_usage
 from jitserver.daemon.arrays.budget import ArrayBudget, MemoryBudget
 from jitserver.daemon.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.daemon.sessions.registry import Sessions
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.programs import context
 from jitserver.programs.devices import memories
 from jitserver.programs.engine import Engine
@@ -31,7 +31,7 @@ class NamedArrayRequests:
         self._clock_offset = _clock_offset()
         self._limits: Mapping[int, int] = {}
 
-    def find(self, session: Session, find: Find) -> Found | None:
+    def find(self, session: DaemonSession, find: Find) -> FoundArrays | None:
         """Give a session handles on the tree under a name, if its key matches.
 
         Raises:
@@ -46,9 +46,9 @@ class NamedArrayRequests:
                 raise ArrayLost(f"the arrays kept as {find.name!r} are lost: {found.why_lost}")
             return None
         session.keep(find.first, found.arrays)
-        return Found(found.specs, found.tree)
+        return FoundArrays(found.specs, found.tree)
 
-    def keep(self, session: Session, keep: Keep) -> None:
+    def keep(self, session: DaemonSession, keep: Keep) -> None:
         """Store arrays of a session under a name.
 
         Raises:

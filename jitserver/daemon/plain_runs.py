@@ -24,14 +24,16 @@ from jitclient.wire.messages import Run
 from jitclient.wire.reply import Reply
 from jitserver.daemon import runs
 from jitserver.daemon.sessions.run_order import Order
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.programs.failures import Failed, is_exhausted
 from jitserver.programs.program import Program
 from jitserver.programs.recorder import labelled
 from jitserver.programs.traces.ambient_reads import monotonic
 
 
-def answer(service: runs.Service, connection: object, session: Session, order: Order, run: Run) -> runs.Answer | None:
+def answer(
+    service: runs.Service, connection: object, session: DaemonSession, order: Order, run: Run
+) -> runs.Answer | None:
     """Execute a plain Run, as `runs.answer` would.
 
     Returns:

@@ -13,7 +13,7 @@ from jitclient.wire.messages import Attached, Call, Failure, Put, Run, Spec
 from jitclient.wire.reply import Reply
 from jitclient.wire.shardings import Sharding
 from jitserver.daemon.run_channel import ReadAttachment, RunChannel
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.programs.callbacks import CallClient
 from jitserver.programs.devices import memories
 from jitserver.programs.devices.backend import backend
@@ -40,7 +40,7 @@ class Service(Protocol):
     refuses_calls: bool
 
 
-def answer(service: Service, session: Session, run: Run, channel: RunChannel) -> Answer:
+def answer(service: Service, session: DaemonSession, run: Run, channel: RunChannel) -> Answer:
     """Execute a Run; return the reply, and the values that follow it.
 
     Args:
@@ -83,7 +83,7 @@ def _release(engine: Engine, channel: RunChannel, block: int) -> bool:
     return channel.lent.release_arguments(block)
 
 
-def _do(engine: Engine, session: Session, run: Run, channel: RunChannel, draining: bool, reply: Reply) -> None:
+def _do(engine: Engine, session: DaemonSession, run: Run, channel: RunChannel, draining: bool, reply: Reply) -> None:
     over_budget = None if run.block else _over_budget(session, run)
     read: ReadAttachment = channel.attachments_of(run.block) if over_budget is None else channel.skip
     # Read all attachments first, so that an error leaves none on the socket.
@@ -105,7 +105,7 @@ def _do(engine: Engine, session: Session, run: Run, channel: RunChannel, drainin
         refused = _put(engine, session, put, data, reply, over_budget if data is None else refused) or refused
 
 
-def _over_budget(session: Session, run: Run) -> Failed | None:
+def _over_budget(session: DaemonSession, run: Run) -> Failed | None:
     """Return the failure of a Run whose attachments exceed the memory budget of arrays; None if they fit."""
     needs = collections.Counter[int]()
     for nbytes, spec, default in _attached(session, run):
@@ -129,7 +129,7 @@ def _over_budget(session: Session, run: Run) -> Failed | None:
     return None
 
 
-def _attached(session: Session, run: Run) -> Iterator[tuple[int, Spec, Sharding | None]]:
+def _attached(session: DaemonSession, run: Run) -> Iterator[tuple[int, Spec, Sharding | None]]:
     """Yield the size of each attachment, its spec, and its sharding if the spec has none."""
     for call in run.calls:
         if Attached in map(type, call.arguments):
@@ -165,7 +165,7 @@ class _Call:
 
     __slots__ = ("arguments", "call", "lost", "program", "session")
 
-    def __init__(self, session: Session, call: Call, read: ReadAttachment) -> None:
+    def __init__(self, session: DaemonSession, call: Call, read: ReadAttachment) -> None:
         self.session, self.call = session, call
         self.lost: Failed | None = None
         try:
@@ -251,13 +251,13 @@ class _Call:
         self.session.budget.of(memory).recount(nbytes, label)
 
 
-def run_one(engine: Engine, session: Session, call: Call, reply: Reply, ran: list[tuple[Program, float]]) -> None:
+def run_one(engine: Engine, session: DaemonSession, call: Call, reply: Reply, ran: list[tuple[Program, float]]) -> None:
     """Run a call without attachments."""
     _Call(session, call, _no_attachment).run(engine, False, reply, ran)
 
 
 def note_failure(
-    engine: Engine, session: Session, call: Call, program: Program, error: BaseException, reply: Reply
+    engine: Engine, session: DaemonSession, call: Call, program: Program, error: BaseException, reply: Reply
 ) -> None:
     """Replace the results of a failed call by its failure."""
     # Callbacks may have happened, so that the client must not repeat the call at the next daemon.
@@ -267,7 +267,7 @@ def note_failure(
 
 
 def _with_memory(
-    engine: Engine, session: Session, needs: Bytes, attempt: Callable[[], Any], may_repeat: bool = True
+    engine: Engine, session: DaemonSession, needs: Bytes, attempt: Callable[[], Any], may_repeat: bool = True
 ) -> Any:
     """Return what an attempt returns, which is repeated once if a device has no memory left.
 
@@ -297,7 +297,7 @@ def _no_attachment(nbytes: int) -> HostArray:
 
 
 def _put(
-    engine: Engine, session: Session, put: Put, data: int | Data | None, reply: Reply, refused: Failed | None
+    engine: Engine, session: DaemonSession, put: Put, data: int | Data | None, reply: Reply, refused: Failed | None
 ) -> Failed | None:
     """Put an array, unless it is refused. Return what refuses the Run's others, as a count for each would be slow."""
     if refused is not None:
@@ -322,13 +322,13 @@ def _put(
     return None
 
 
-def _fail_put(session: Session, put: Put, failed: Failed, reply: Reply) -> None:
+def _fail_put(session: DaemonSession, put: Put, failed: Failed, reply: Reply) -> None:
     """Report the failure of a put. As with a call, its handle raises it from then on, and has no earlier array."""
     session.keep(put.handle, [failed])
     reply.add_failure(put.handle, failed.failure)
 
 
-def _wait(engine: Engine, session: Session, handle: int, reply: Reply) -> None:
+def _wait(engine: Engine, session: DaemonSession, handle: int, reply: Reply) -> None:
     try:
         session.array(handle).block_until_ready()
     except Exception as error:
@@ -336,7 +336,7 @@ def _wait(engine: Engine, session: Session, handle: int, reply: Reply) -> None:
 
 
 def fetch(
-    engine: Engine, session: Session, handle: int, attachments: list[HostArray], count: int
+    engine: Engine, session: DaemonSession, handle: int, attachments: list[HostArray], count: int
 ) -> bytes | Attached | Failure:
     """Return the value of an array, one of `count` in a message, or its failure."""
     try:
@@ -345,7 +345,7 @@ def fetch(
         return _late_failure(engine, session, handle, error)
 
 
-def _late_failure(engine: Engine, session: Session, handle: int, error: Exception) -> Failure:
+def _late_failure(engine: Engine, session: DaemonSession, handle: int, error: Exception) -> Failure:
     """Return the failure of an array that was launched without an error.
 
     If the device had no memory for it, the call cannot be repeated here, as its arguments may be gone. So memory is

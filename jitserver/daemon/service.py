@@ -26,7 +26,7 @@ from jitserver.daemon.in_progress import InProgress
 from jitserver.daemon.introspection import listed, long_runs, snapshot
 from jitserver.daemon.named_array_requests import NamedArrayRequests
 from jitserver.daemon.sessions.registry import Sessions
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.programs import context, phases
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices.backend import backend
@@ -39,7 +39,7 @@ from jitserver.programs.recorder import memory_profile
 from jitserver.store.entry import Entry
 from jitserver.store.explain import explain as compared
 from jitserver.system.memory_limits import resident_bytes
-from jitserver.system.shared_memory import Pool
+from jitserver.system.shared_memory import BlockPool
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class JitService(Service):  # type: ignore[misc]
         self,
         engine: Engine,
         counters: Counters,
-        pool: Pool,
+        pool: BlockPool,
         stop: Callable[[], None],
         restart: Callable[[str], None],
         array_limits: Mapping[int, int] = MappingProxyType({}),
@@ -217,7 +217,7 @@ class JitService(Service):  # type: ignore[misc]
         return inspected(_session(connection).executable(request.executable).program, request.what)
 
     def _prepared(
-        self, session: Session, entry: Entry, level: str, done: tuple[messages.Phase, ...]
+        self, session: DaemonSession, entry: Entry, level: str, done: tuple[messages.Phase, ...]
     ) -> messages.Prepared:
         made, seconds = level in ("made", "remade"), entry.info.seconds
         return messages.Prepared(
@@ -243,7 +243,7 @@ class JitService(Service):  # type: ignore[misc]
     # ---- named arrays
 
     @verb(named_arrays.Find)
-    def exposed_find(self, connection: DaemonConnection, find: named_arrays.Find) -> named_arrays.Found | None:
+    def exposed_find(self, connection: DaemonConnection, find: named_arrays.Find) -> named_arrays.FoundArrays | None:
         self._check_packages(find.packages)
         self._check_open()
         return self.named_arrays.find(_session(connection), find)
@@ -401,7 +401,7 @@ def _failure(error: BaseException) -> messages.Failure:
     return failure_of(error)
 
 
-def _session(connection: DaemonConnection) -> Session:
+def _session(connection: DaemonConnection) -> DaemonSession:
     if connection.session is None:
         raise ProtocolError("this connection has no session: it sent no hello")
     return connection.session

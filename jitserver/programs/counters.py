@@ -13,7 +13,7 @@ class Counted(Protocol):
     call_seconds: float
 
 
-class Timed(Counted, Protocol):
+class TimedProgram(Counted, Protocol):
     """A program: its longest call, what the next call is expected to wait for the device, and what all have waited."""
 
     slowest: float
@@ -42,7 +42,7 @@ class Counters:
     def __post_init__(self) -> None:
         self.lock = threading.Lock()
 
-    def add_run(self, session: Counted, ran: Iterable[tuple[Timed, float]]) -> None:
+    def add_run(self, session: Counted, ran: Iterable[tuple[TimedProgram, float]]) -> None:
         """Count the calls of one Run message.
 
         Args:

@@ -64,7 +64,7 @@ def found_key() -> str:
     return "" if _compilations is None else _compilations.thread_state.key
 
 
-class _ThreadState(threading.local):
+class _Asking(threading.local):
     key = ""
     asks_lab = False
 
@@ -76,7 +76,7 @@ class _Compilations(compilation_cache.CompilationCache):
         super().__init__(directory, min_seconds, max_bytes)
         self._deadlines = Deadlines()
         self._lab = lab
-        self.thread_state = _ThreadState()
+        self.thread_state = _Asking()
 
     @contextlib.contextmanager
     def asking_lab(self) -> Iterator[None]:

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from jitclient.wire.messages import Phase
 
 
-class _Here(threading.local):
+class _Listeners(threading.local):
     functions: tuple[Callable[[str], None], ...] = ()
 
 
-_here = _Here()
+_here = _Listeners()
 
 
 def begin(phase: str) -> None:

@@ -27,7 +27,7 @@ from jitserver.programs.latest import Latest
 from jitserver.programs.manifest_names import ManifestNames
 from jitserver.programs.program import Program
 from jitserver.programs.traces import ambient
-from jitserver.programs.traces.lock import Busy
+from jitserver.programs.traces.lock import TraceBusy
 from jitserver.store.checked_files import Corrupt, unpacked
 from jitserver.store.entry import Entry, KeyComponents, Stored
 from jitserver.store.journal import Journal, mark
@@ -594,7 +594,7 @@ def _first_line(error: BaseException) -> str:
 def _is_final(error: BaseException) -> bool:
     """Return whether a failure is unrelated to the function, so that its next trace may succeed."""
     if isinstance(error, CaptureError):
-        return isinstance(error, Busy)
+        return isinstance(error, TraceBusy)
     return isinstance(error, (JitserverError, MemoryError))
 
 

@@ -31,7 +31,7 @@ class Recorder:
         self.is_on = False
         self.used = threading.Lock()
 
-    def begin(self, options: Record) -> "Recording":
+    def begin(self, options: Record) -> "DaemonRecording":
         """Begin a recording.
 
         Raises:
@@ -46,10 +46,10 @@ class Recorder:
             self.used.release()
             raise
         self.is_on = True
-        return Recording(self, session)
+        return DaemonRecording(self, session)
 
 
-class Recording:
+class DaemonRecording:
     """The recording of a connection, and its encoded bytes once it has ended."""
 
     def __init__(self, recorder: Recorder, session: Any) -> None:

@@ -14,7 +14,7 @@ from jitserver.programs.program import Program, from_portable
 from jitserver.store.checked_files import unpacked
 
 
-class Facts(Message):
+class StoredFacts(Message):
     """A program without its executable: fields of `Program`, and the encoded `settings` of its signature."""
 
     specs: tuple[Spec, ...]
@@ -41,13 +41,13 @@ def facts_of(program: Program, settings: tuple[tuple[str, bytes], ...]) -> bytes
         program: the program.
         settings: the encoded settings of its signature.
     """
-    same = {name: getattr(program, name) for name in Facts.__struct_fields__ if name != "settings"}
-    return msgspec.msgpack.encode(Facts(settings=settings, **same))
+    same = {name: getattr(program, name) for name in StoredFacts.__struct_fields__ if name != "settings"}
+    return msgspec.msgpack.encode(StoredFacts(settings=settings, **same))
 
 
 def evidence_in(facts: bytes) -> bytes:
     """Return the digest of the evidence of a serialized program; empty if no client compared it."""
-    return unpacked(facts, Facts).evidence
+    return unpacked(facts, StoredFacts).evidence
 
 
 def executable_of(program: Program) -> bytes:
@@ -72,7 +72,7 @@ def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
     Raises:
         Exception: the bytes are not a program that can run here.
     """
-    decoded = unpacked(facts, Facts)
+    decoded = unpacked(facts, StoredFacts)
     register(decoded.foreign)
     run = Executables(decoded.slots, serialized=executable) if decoded.slots else executables.from_bytes(executable)
     return Program(
@@ -89,10 +89,10 @@ def compiled(facts: bytes, program: bytes | memoryview, signature: Signature, na
     Raises:
         Exception: the bytes are not a program that can run here.
     """
-    decoded = unpacked(facts, Facts)
+    decoded = unpacked(facts, StoredFacts)
     built = from_portable(program, decoded.foreign, decoded.results, signature, name)
     return dataclasses.replace(built, **{**_same(decoded), "code_bytes": built.code_bytes, "exported": bytes})
 
 
-def _same(facts: Facts) -> dict[str, Any]:
-    return {name: getattr(facts, name) for name in Facts.__struct_fields__ if name != "settings"}
+def _same(facts: StoredFacts) -> dict[str, Any]:
+    return {name: getattr(facts, name) for name in StoredFacts.__struct_fields__ if name != "settings"}

@@ -53,7 +53,7 @@ class _Copied(NamedTuple):
     capture: bytes
 
 
-class Item(NamedTuple):
+class CachedItem(NamedTuple):
     """A program, or the bytes of a compilation of jax's own, with its kind and key as `kind/key`."""
 
     name: str
@@ -79,7 +79,7 @@ def versions() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def written(file: Path) -> Iterator[Callable[[Item], str]]:
+def written(file: Path) -> Iterator[Callable[[CachedItem], str]]:
     """Give the destination that is an archive, which replaces `file` once it is whole.
 
     Only the user can read the file, since programs hold values of their functions.
@@ -95,7 +95,7 @@ def written(file: Path) -> Iterator[Callable[[Item], str]]:
             tarfile.open(fileobj=raw, mode="w", format=tarfile.USTAR_FORMAT) as tar,
         ):
 
-            def put(item: Item) -> str:
+            def put(item: CachedItem) -> str:
                 if item.name in names:
                     return ALREADY_THERE
                 names.add(item.name)
@@ -110,7 +110,7 @@ def written(file: Path) -> Iterator[Callable[[Item], str]]:
         temporary.unlink(missing_ok=True)
 
 
-def read(file: Path, max_bytes: int) -> Iterator[Item]:
+def read(file: Path, max_bytes: int) -> Iterator[CachedItem]:
     """Yield what an archive has. The whole archive is checked before.
 
     Args:
@@ -139,19 +139,19 @@ def read(file: Path, max_bytes: int) -> Iterator[Item]:
         yield from _items(raw)
 
 
-def _items(raw: IO[bytes]) -> Iterator[Item]:
+def _items(raw: IO[bytes]) -> Iterator[CachedItem]:
     for name, data in _members(raw):
         kind, _, key = name.partition("/")
         program = unpacked(data, _Copied) if kind == "programs" else None
         if program is not None and program.stored.key != key:
             raise Corrupt(f"{name} is the program of another key")
-        yield Item(name, program, b"" if program else data)
+        yield CachedItem(name, program, b"" if program else data)
 
 
 # ---- the disk
 
 
-def of_disk(directories: Iterable[Path]) -> Iterator[Item]:
+def of_disk(directories: Iterable[Path]) -> Iterator[CachedItem]:
     """Yield what is in cache directories."""
     for directory in directories:
         with contextlib.closing(Store(directory, sys.maxsize)) as store:
@@ -163,16 +163,16 @@ def of_disk(directories: Iterable[Path]) -> Iterator[Item]:
                 blobs = [store.blob(name) if name else b"" for name in (stored.executable, stored.capture)]
                 if None not in blobs:
                     executable, capture = (bytes(blob or b"") for blob in blobs)
-                    yield Item(f"programs/{stored.key}", _Copied(stored, executable, capture))
+                    yield CachedItem(f"programs/{stored.key}", _Copied(stored, executable, capture))
         for path in sorted(compilations_directory(directory).glob("*")):
             if _NAME.fullmatch(f"compilations/{path.name}"):
                 # Another process may have evicted the compilation.
                 with contextlib.suppress(OSError):
-                    yield Item(f"compilations/{path.name}", None, path.read_bytes())
+                    yield CachedItem(f"compilations/{path.name}", None, path.read_bytes())
 
 
 @contextlib.contextmanager
-def to_disk(directory: Path, max_bytes: int) -> Iterator[Callable[[Item], str]]:
+def to_disk(directory: Path, max_bytes: int) -> Iterator[Callable[[CachedItem], str]]:
     """Give the destination that is a cache directory, which a daemon may use at the same time, with its limit.
 
     It raises an OSError if the directory cannot be written.
@@ -180,7 +180,7 @@ def to_disk(directory: Path, max_bytes: int) -> Iterator[Callable[[Item], str]]:
     folder = compilations_directory(directory)
     with contextlib.closing(Store(directory, max_bytes)) as store:
 
-        def put(item: Item) -> str:
+        def put(item: CachedItem) -> str:
             key = item.name.partition("/")[2]
             is_there = (folder / key).exists() if item.program is None else store.get(key) is not None
             if is_there:

@@ -33,7 +33,7 @@ _BLOCK_BYTES = 512
 _UNREADABLE = (OSError, sqlite3.Error, UnicodeDecodeError, Corrupt)
 
 
-class _Candidate(NamedTuple):
+class _Evictable(NamedTuple):
     """A program by its key, or a file by its path, which may leave a cache directory."""
 
     last_used: float
@@ -114,7 +114,7 @@ class SharedLimit:
         excess = self._measure() - self.max_bytes * _TRIM_FRACTION
         spare = disk_bytes(self._own) - self.max_bytes // 4
         leaving: dict[Path, list[str]] = {}
-        own = (_Candidate(each.last_used, each.disk_bytes, self._own, each.key) for each in programs())
+        own = (_Evictable(each.last_used, each.disk_bytes, self._own, each.key) for each in programs())
         for candidate in sorted([*own, *itertools.chain.from_iterable(map(_candidates, self._idle()))]):
             if excess <= 0:
                 break
@@ -148,7 +148,7 @@ class SharedLimit:
         return [path for path in self._others() if not self._is_in_use(path)]
 
 
-def _candidates(directory: Path) -> list[_Candidate]:
+def _candidates(directory: Path) -> list[_Evictable]:
     """Return the programs and compilations in a cache directory that no daemon uses."""
     files: Iterable[Path] = compilations_directory(directory).glob("*")
     programs: list[EntryInfo] = []
@@ -158,14 +158,14 @@ def _candidates(directory: Path) -> list[_Candidate]:
     except _UNREADABLE:
         # The catalog of another version does not say when a blob was last used: the file's time counts.
         files = itertools.chain(files, (directory / BLOBS).glob("*/*"))
-    found = [_Candidate(info.last_used, info.disk_bytes, directory, info.key) for info in programs]
+    found = [_Evictable(info.last_used, info.disk_bytes, directory, info.key) for info in programs]
     return [*found, *_files(directory, files)]
 
 
-def _files(directory: Path, paths: Iterable[Path]) -> Iterator[_Candidate]:
+def _files(directory: Path, paths: Iterable[Path]) -> Iterator[_Evictable]:
     for path in paths:
         with contextlib.suppress(OSError):
-            yield _Candidate(path.stat().st_mtime, disk_bytes(path), directory, os.fspath(path))
+            yield _Evictable(path.stat().st_mtime, disk_bytes(path), directory, os.fspath(path))
 
 
 def _evict(directory: Path, keys: list[str]) -> None:

@@ -4,14 +4,14 @@ import itertools
 import os
 from collections.abc import Iterable, Mapping
 
-from jitclient.capture.explain.parts import Part
+from jitclient.capture.explain.parts import CapturePart
 from jitclient.capture.explain.texts import place_of_change
 from jitclient.wire.explaining import Difference, Explained, Why
 from jitclient.wire.introspection import EntryInfo
 from jitclient.wire.messages import Prepare
 from jitserver.store import key_parts
 from jitserver.store.entry import MANIFEST
-from jitserver.store.key_parts import Compared, Programs
+from jitserver.store.key_parts import CachedPrograms, Compared
 
 _MAX_COMPARED = 20
 """Maximum number of programs of one kind (see `_kinds`) that are compared, the most recently used first."""
@@ -22,10 +22,10 @@ _CAPTURE, _TREE, _LEAVES = "capture", "tree", "leaves"
 _OF_DAEMON = ("packages", "process", "machine")
 _SAME_CODE = "same code as "
 
-_Pair = tuple[Part | None, Part | None]
+_Pair = tuple[CapturePart | None, CapturePart | None]
 
 
-def explain(programs: Programs, request: Why) -> Explained | None:
+def explain(programs: CachedPrograms, request: Why) -> Explained | None:
     """Return how a program differs from a requested other one, or else from its nearest relative.
 
     Returns:
@@ -43,7 +43,7 @@ def explain(programs: Programs, request: Why) -> Explained | None:
     return Explained(stored.key, stored.info, other.info, differences(key_parts.of_stored(programs, other), this))
 
 
-def with_nearest(programs: Programs, key: str, program: Compared, refusal: str = "") -> Explained:
+def with_nearest(programs: CachedPrograms, key: str, program: Compared, refusal: str = "") -> Explained:
     """Return how a program differs from its nearest relative.
 
     Args:
@@ -162,7 +162,7 @@ def _of_packages(old: Compared, new: Compared) -> list[Difference]:
     ]
 
 
-def _changed(row: str, before: Iterable[Part], after: Iterable[Part]) -> list[Difference]:
+def _changed(row: str, before: Iterable[CapturePart], after: Iterable[CapturePart]) -> list[Difference]:
     old, new = ({part.label: part for part in parts} for parts in (before, after))
     pairs = {label: (old.get(label), new.get(label)) for label in dict.fromkeys([*old, *new])}
     changed = {label: pair for label, pair in pairs.items() if _digest(pair[0]) != _digest(pair[1])}
@@ -171,7 +171,7 @@ def _changed(row: str, before: Iterable[Part], after: Iterable[Part]) -> list[Di
     return sorted(found, key=lambda found: "__" in found.what)
 
 
-def _digest(part: Part | None) -> bytes | None:
+def _digest(part: CapturePart | None) -> bytes | None:
     return None if part is None else part.digest
 
 

@@ -68,8 +68,8 @@ class Journal:
         self.strikes = strikes or Strikes()
         slots = memory if memory is not None else memoryview(b"")
         # A partial, because a bound method would keep the journal, and with it the file's lock, in a reference cycle.
-        self.lease_slot = functools.partial(Lease, slots, list(range(len(slots) - SLOT, -1, -SLOT)))
-        self.thread_state = _ThreadState(self.lease_slot)
+        self.lease_slot = functools.partial(SlotLease, slots, list(range(len(slots) - SLOT, -1, -SLOT)))
+        self.thread_state = _OwnSlot(self.lease_slot)
         self._path = path
         self._report = report
         self.is_persistent = path is not None
@@ -146,15 +146,15 @@ class Journal:
             self.strikes.forgive(key, phase)
 
 
-class _ThreadState(threading.local):
+class _OwnSlot(threading.local):
     """The slot of the current thread, which the thread owns until it exits."""
 
-    def __init__(self, lease_slot: Callable[[], "Lease"]) -> None:
+    def __init__(self, lease_slot: Callable[[], "SlotLease"]) -> None:
         self._lease = lease_slot()
         self.slot = self._lease.slot
 
 
-class Lease:
+class SlotLease:
     """A slot of the journal, which is free again after the lease is dropped."""
 
     def __init__(self, memory: memoryview, free: list[int]) -> None:

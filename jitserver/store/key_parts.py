@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 from jitclient.capture.codec import values
 from jitclient.capture.codec.plain import Reduced, Reference
-from jitclient.capture.explain.parts import Part, parts_of
+from jitclient.capture.explain.parts import CapturePart, parts_of
 from jitclient.capture.manifest.places import path_of
 from jitclient.capture.manifest.trees import text_of_state
 from jitclient.errors import JitserverError
@@ -23,7 +23,7 @@ _MAX_CAPTURE_BYTES = 64 << 20
 _BRACKETS = {"list": "[]", "tuple": "()", "dict": "{}"}
 
 
-class Programs(Protocol):
+class CachedPrograms(Protocol):
     """Programs of a cache, with their captures."""
 
     def infos(self, prefix: str = "") -> list[EntryInfo]: ...
@@ -47,7 +47,7 @@ class Compared(NamedTuple):
     capture: bytes | memoryview = b""
 
 
-def of_stored(programs: Programs, stored: Stored) -> Compared:
+def of_stored(programs: CachedPrograms, stored: Stored) -> Compared:
     """Return a program of a cache.
 
     Raises:
@@ -59,7 +59,7 @@ def of_stored(programs: Programs, stored: Stored) -> Compared:
     return Compared(stored.components.rows, stored.info.context, request, capture)
 
 
-def of_capture(program: Compared, name: str) -> tuple[Part, ...]:
+def of_capture(program: Compared, name: str) -> tuple[CapturePart, ...]:
     """Return the parts of a program's capture.
 
     Args:
@@ -72,13 +72,13 @@ def of_capture(program: Compared, name: str) -> tuple[Part, ...]:
     return parts_of(bytes(program.capture), lookup.locations, dict(_named_extras(program.request)), name)
 
 
-def of_inputs(program: Compared) -> Iterator[Part]:
+def of_inputs(program: Compared) -> Iterator[CapturePart]:
     """Yield the declared inputs of a program's function."""
     for label, text, digest in program.request.inputs:
-        yield Part(f"declared input {label}", digest, text)
+        yield CapturePart(f"declared input {label}", digest, text)
 
 
-def of_row(row: str, program: Compared) -> Iterable[Part]:
+def of_row(row: str, program: Compared) -> Iterable[CapturePart]:
     """Return the parts of a row other than that of the capture; none if the row has no parts."""
     request = program.request
     signature: Signature = request.lookup.signature
@@ -152,8 +152,8 @@ def _static_names(request: Prepare) -> list[str]:
     return list(request.names[len(signature.leaves) :]) or [str(where) for where, _ in signature.statics]
 
 
-def _part(label: str, text: str, content: bytes | None = None) -> Part:
-    return Part(label, text.encode() if content is None else content, text)
+def _part(label: str, text: str, content: bytes | None = None) -> CapturePart:
+    return CapturePart(label, text.encode() if content is None else content, text)
 
 
 def _value_text(message: bytes) -> str:

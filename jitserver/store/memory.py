@@ -25,7 +25,7 @@ def maps_of_process() -> int:
         return 0
 
 
-class Memory:
+class MemoryTier:
     """Programs in memory by call key, at most `max_bytes` of them. Thread-safe.
 
     Over a limit, programs that no session holds are evicted first. A program that a session holds releases its

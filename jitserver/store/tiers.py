@@ -13,7 +13,7 @@ from jitclient.wire.introspection import EntryInfo
 from jitserver.store.catalog import Use
 from jitserver.store.disk import Store
 from jitserver.store.entry import MAX_RECIPE_BYTES, Entry, Recipe, Stored
-from jitserver.store.memory import Memory
+from jitserver.store.memory import MemoryTier
 from jitserver.store.share.lab import Lab
 from jitserver.store.write_behind import Writer
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 _MIN_DISK_BYTES = 64 << 20
 
 
-class Loaded(NamedTuple):
+class LoadedProgram(NamedTuple):
     """A program outside of the memory, with its executable, if there is one, and whether the lab's cache had it."""
 
     stored: Stored
@@ -33,11 +33,11 @@ class Loaded(NamedTuple):
 class Tiers:
     """Programs by call key, in memory, on disk, and in the lab's cache. Thread-safe."""
 
-    def __init__(self, memory: Memory, store: Store, writer: Writer, lab: Lab | None = None) -> None:
+    def __init__(self, memory: MemoryTier, store: Store, writer: Writer, lab: Lab | None = None) -> None:
         self.memory = memory
         self.store = store
         self.share = None if lab is None else lab.share
-        self._tiers: tuple[Memory | Store, ...] = (memory, store)  # fastest first
+        self._tiers: tuple[MemoryTier | Store, ...] = (memory, store)  # fastest first
         self.writer = writer
         self._uploads = None if lab is None else lab.uploads
         self._counting = threading.Lock()
@@ -84,7 +84,7 @@ class Tiers:
         if self.share is not None:
             self.share.put(stored, executable, trace)
 
-    def load(self, key: str, seconds: float | None = None) -> Loaded | None:
+    def load(self, key: str, seconds: float | None = None) -> LoadedProgram | None:
         """Return a program from the disk, or else from the lab's cache.
 
         Args:
@@ -93,11 +93,11 @@ class Tiers:
         """
         stored = self.store.get(key)
         if stored is not None:
-            return Loaded(stored, self.store.blob(stored.executable))
+            return LoadedProgram(stored, self.store.blob(stored.executable))
         found = None if self.share is None or seconds is None else self.share.get(key, seconds)
-        return None if found is None else Loaded(*found, is_shared=True)
+        return None if found is None else LoadedProgram(*found, is_shared=True)
 
-    def adopt(self, loaded: Loaded) -> None:
+    def adopt(self, loaded: LoadedProgram) -> None:
         """Schedule the write to disk of a program that was found in the lab's cache, and runs here."""
         if self.share is not None and loaded.executable is not None:
             self.share.count_found(sum(loaded.stored.info.seconds.values()))

@@ -28,7 +28,7 @@ class Process(msgspec.Struct, array_like=True, frozen=True):
     born: str
 
 
-class Watch:
+class ProcessWatch:
     """A watch on one process, which reports whether the process has exited."""
 
     def __init__(self, pid: int) -> None:
@@ -39,7 +39,7 @@ class Watch:
         self.has_exited()  # opens the pidfd now
 
     @classmethod
-    def restored(cls, process: Process) -> "Watch":
+    def restored(cls, process: Process) -> "ProcessWatch":
         """Return a watch on a process that an earlier daemon recorded.
 
         The process counts as exited if its id now belongs to a different process.
@@ -75,7 +75,7 @@ class Watch:
 
 def has_exited(pid: int) -> bool:
     """Return whether a process has exited, as far as can be determined."""
-    watch = Watch(pid)
+    watch = ProcessWatch(pid)
     try:
         return watch.has_exited()
     finally:

@@ -33,7 +33,7 @@ IDLE_SECONDS = 300.0
 _MAX_BLOCKS = 128  # each block takes two file descriptors
 
 
-class Pool:
+class BlockPool:
     """All blocks of this daemon, with a limit on their total size. Thread-safe."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -131,7 +131,7 @@ class Pool:
 class Lent:
     """The blocks lent to one connection. Only the connection's thread may use this object."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: BlockPool) -> None:
         self._pool = pool
         self._blocks: dict[int, OwnBlock] = {}
         self._reading: dict[int, tuple[OwnBlock, weakref.ref[HostArray]]] = {}

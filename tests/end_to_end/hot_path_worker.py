@@ -30,10 +30,10 @@ from jitserver.daemon.service import JitService
 from jitserver.programs.counters import Counters
 from jitserver.programs.engine import Engine
 from jitserver.store.disk import Store
-from jitserver.store.memory import Memory
+from jitserver.store.memory import MemoryTier
 from jitserver.store.tiers import Tiers
 from jitserver.store.write_behind import Writer
-from jitserver.system.shared_memory import Pool
+from jitserver.system.shared_memory import BlockPool
 
 CALLS = 64
 moved_in._FIRST_CALLS = 10**9  # programs stay on the daemon, as on an accelerator
@@ -95,8 +95,8 @@ class Counted(Listener):
 
 
 counters = Counters()
-engine = Engine(counters, Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
-service = JitService(engine, counters, Pool(0), stop=lambda: None, restart=lambda reason: None)
+engine = Engine(counters, Tiers(MemoryTier(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
+service = JitService(engine, counters, BlockPool(0), stop=lambda: None, restart=lambda reason: None)
 listener = Counted(service, service.sessions, Address(Path(sys.argv[1])).listen(), service.pool)
 threading.setprofile(count)
 listener.start()

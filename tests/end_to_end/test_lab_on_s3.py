@@ -13,7 +13,7 @@ import fsspec
 import pytest
 
 from jitserver.store.share.objects import Objects
-from jitserver.store.share.options import Options
+from jitserver.store.share.options import LabOptions
 from jitserver.store.share.share import Share
 from jitserver.store.share.storage import Storage
 
@@ -80,7 +80,7 @@ def test_objects_of_a_bucket(objects: Objects) -> None:
 
 
 def test_a_server_that_hangs_holds_up_nobody(server: subprocess.Popen[str]) -> None:
-    asking = Share(Storage(Options("s3://lab/jit", b"a secret of the project")))
+    asking = Share(Storage(LabOptions("s3://lab/jit", b"a secret of the project")))
     asking.storage.connect()
     assert asking.storage.get("key", 100, seconds=60) is None
     assert not asking.storage.why_off

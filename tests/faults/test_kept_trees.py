@@ -12,7 +12,7 @@ from jitclient.core.settings import Settings
 from jitclient.errors import ProtocolError
 from jitclient.session.handshake import ask
 from jitclient.wire.messages import Spec, Verb
-from jitclient.wire.named_arrays import Find, Forget, Found, Holdings, Keep, KeptInfo
+from jitclient.wire.named_arrays import Find, Forget, FoundArrays, Holdings, Keep, KeptInfo
 
 
 def kept(daemon: Any) -> list[KeptInfo]:
@@ -147,7 +147,7 @@ def test_peers_that_keep_what_they_do_not_have(peer: Any, unharmed: Any) -> None
     spec = Spec((3,), "float32")
     with pytest.raises(jitclient.ArrayLost):
         peer.ask(Verb.KEEP, Keep("x", "k", (), (spec,), b"", "", (12345,), None))
-    assert peer.ask(Verb.FIND, Find("x", "k", (), 1, None), Found | None) is None
+    assert peer.ask(Verb.FIND, Find("x", "k", (), 1, None), FoundArrays | None) is None
     with pytest.raises(ProtocolError):
         peer.ask(Verb.KEEP, Keep("x", "k", (), (spec,), b"", "", (), None))
     assert not kept(unharmed)

@@ -87,9 +87,9 @@ def test_a_beat_that_waits_is_a_fault_only_without_clients(
 def test_the_heart_beats_on_the_devices_of_this_process() -> None:
     import jax
 
-    from jitserver.programs.devices.heartbeat import Heartbeat
+    from jitserver.programs.devices.heartbeat import DeviceHeartbeat
 
-    heart = Heartbeat()
+    heart = DeviceHeartbeat()
     heart.beat()
     assert len(heart._programs) == len(jax.local_devices())
     program, one = heart._programs[0]
@@ -102,12 +102,12 @@ def test_the_heart_beats_on_the_devices_of_this_process() -> None:
 def test_a_full_device_is_no_sick_one(says: str, sick: bool) -> None:
     import jax
 
-    from jitserver.programs.devices.heartbeat import Heartbeat
+    from jitserver.programs.devices.heartbeat import DeviceHeartbeat
 
     def program(x: object) -> float:
         raise jax.errors.JaxRuntimeError(says)
 
-    heart = Heartbeat()
+    heart = DeviceHeartbeat()
     heart._programs = [(program, jax.numpy.float32(1))]
     if sick:
         with pytest.raises(jax.errors.JaxRuntimeError, match="gone"):

@@ -38,7 +38,7 @@ from jitclient.session.session import Session
 from jitclient.wire.array_transport import raw_bytes
 from jitclient.wire.labels import of_spec
 from jitclient.wire.messages import Spec, Verb
-from jitclient.wire.named_arrays import Find, Forget, Found, Keep, KeptInfo
+from jitclient.wire.named_arrays import Find, Forget, FoundArrays, Keep, KeptInfo
 
 DAY = 24 * 3600.0
 _MAX_LABEL_LENGTH = 200
@@ -280,7 +280,7 @@ def _find(session: Session, name: _Name) -> tuple[list[Array], bytes] | None:
             first = session.new_handles(0)
             message = Find(name.text, name.key, name.packages, first, name.ttl)
             # No retry here: after a new connection, the handles start elsewhere.
-            found: Found | None = session.ask_once(Verb.FIND, message, Found | None)
+            found: FoundArrays | None = session.ask_once(Verb.FIND, message, FoundArrays | None)
             if found is None:
                 return None
             session.new_handles(len(found.specs))

@@ -13,7 +13,7 @@ from concurrent.futures import CancelledError, Executor, Future, InvalidStateErr
 from typing import Any, TypeVar
 
 from jitclient.api import keeping
-from jitclient.api.pool_keeping import Kept
+from jitclient.api.pool_keeping import KeptByPool
 from jitclient.api.pool_setup import setup_of_program
 from jitclient.core.clock import monotonic
 from jitclient.core.settings import settings
@@ -21,7 +21,7 @@ from jitclient.core.threads import Thread
 from jitclient.core.tracebacks import api_boundary, hide_machinery
 from jitclient.errors import SettingsError
 from jitclient.pools import on_dask, on_ray, tasks
-from jitclient.pools.engine import Engine, Prepare
+from jitclient.pools.engine import PoolEngine, Prepare
 from jitclient.pools.progress import bar
 from jitclient.session import process
 from jitclient.wire.address import remote
@@ -87,7 +87,7 @@ def pool(
 
 def _engine(
     addresses: Any, workers: int, retries: int, seconds: float, options: Mapping[str, Any], prepare: Prepare
-) -> Engine:
+) -> PoolEngine:
     named = list(addresses) if isinstance(addresses, (list, tuple)) else [addresses]
     first = named[0] if len(named) == 1 else None
     if first == _SLURM:
@@ -143,7 +143,7 @@ class Pool(Executor):
         client: the engine's own object: a `distributed.Client` with its dashboard, or the module `ray`.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: PoolEngine) -> None:
         self.client = engine.client
         self._engine = engine
         self._lock = threading.Lock()
@@ -234,7 +234,7 @@ class Pool(Executor):
     @api_boundary
     def keep(
         self, name: str, load: Callable[[], Any], *, deps: Iterable[Any] | None = None, ttl: float | None = keeping.DAY
-    ) -> Kept:
+    ) -> KeptByPool:
         """Keep the result of a function on the daemon of each host, as `jitclient.keep` does.
 
         Each host calls the function when a task first needs it, unless the name holds its result already, as in the
@@ -251,7 +251,7 @@ class Pool(Executor):
             >>> data = pool.keep("mnist", load)
             >>> losses = pool.map(train, rates, [data] * len(rates))
         """
-        return Kept(name, load, None if deps is None else tuple(deps), ttl)
+        return KeptByPool(name, load, None if deps is None else tuple(deps), ttl)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more tasks, and end the workers when those submitted have finished.
@@ -333,14 +333,14 @@ def _end_now(end: "weakref.finalize[Any, Any]") -> None:
         _shut_down(*left[2])
 
 
-def _shut_down_later(engine: Engine, futures: "set[Future[Any]]", owner: int) -> None:
+def _shut_down_later(engine: PoolEngine, futures: "set[Future[Any]]", owner: int) -> None:
     """Shut a pool down that nothing refers to any more. The thread in which that shows waits for no task."""
     ending = Thread(lambda: _shut_down(engine, futures, owner), "pool: end")
     ending.start()
     atexit.register(ending.join)
 
 
-def _shut_down(engine: Engine, futures: "set[Future[Any]]", owner: int) -> None:
+def _shut_down(engine: PoolEngine, futures: "set[Future[Any]]", owner: int) -> None:
     """Wait until all tasks have finished, and end the workers."""
     if os.getpid() != owner:  # a forked child, in which no thread of the engine runs
         return

@@ -15,7 +15,7 @@ from jitclient.session import process
 _MAX_LOADER_BYTES = 1 << 20
 
 
-class Kept:
+class KeptByPool:
     """Data on the daemon of each host, made by `Pool.keep`: an argument for tasks, which get a tree of arrays."""
 
     def __init__(self, name: str, load: Callable[[], Any], deps: tuple[Any, ...] | None, ttl: float | None) -> None:

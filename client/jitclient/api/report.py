@@ -69,7 +69,7 @@ class ImportsRow(msgspec.Struct):
     why: str = ""
 
 
-class Report(msgspec.Struct):
+class RunReport(msgspec.Struct):
     """All that was counted in this process."""
 
     saved_seconds: float
@@ -97,7 +97,7 @@ def print_report(
 
 def report_of(
     packages: Collection[str] = (), preloaded: tuple[int, float] | None = None, why_fresh: str = ""
-) -> Report:
+) -> RunReport:
     """Return the report of what was counted until now.
 
     Args:
@@ -112,7 +112,7 @@ def report_of(
     functions = log.counted("package")
     stayed = sorted({package for package, _ in functions} - {*packages})
     took = {name: [seconds for key, (_, seconds) in functions.items() if key[0] == name] for name in stayed}
-    return Report(
+    return RunReport(
         log.total("found")[1] + jax.saved_seconds,
         [ProgramRow(program, level, *count, why) for (program, level, why), count in got],
         [LocalRow(name, what, times, why) for (name, what, why), (times, _) in log.counted("local").items()]
@@ -125,7 +125,7 @@ def report_of(
     )
 
 
-def lines(of: Report) -> Iterator[str]:
+def lines(of: RunReport) -> Iterator[str]:
     """Yield the lines of a report."""
     width = max((len(row.program) for row in of.programs), default=0)
     counts = dict.fromkeys(("memory", "disk", "share", "made", "remade"), 0)

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from jitclient.api.report import Report, report_of
+from jitclient.api.report import RunReport, report_of
 from jitclient.core import events
 from jitclient.core.events import Event, Log, ProgramRecord
 from jitclient.core.notices import print_notice
@@ -72,7 +72,7 @@ def encoded(trace: dict[str, Any], path: str) -> bytes:
     return f"{before}{element.removesuffix(_PLACE)}{data.decode().translate(_ESCAPES)}{after}".encode()
 
 
-def trace_of(log: Log, name: str, report: Report, keeps_compilations: bool) -> dict[str, Any]:
+def trace_of(log: Log, name: str, report: RunReport, keeps_compilations: bool) -> dict[str, Any]:
     """Return the trace of a run that ends now.
 
     Its figures have an estimate of a second run: this run without the `made_seconds` in which only programs were made.

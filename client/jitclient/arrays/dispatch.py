@@ -124,7 +124,7 @@ def add_method(cls: type, name: str, call: Callable[..., Any], kind: Callable[[A
 # ---- arguments of programs
 
 
-class Made(NamedTuple):
+class MadeInTrace(NamedTuple):
     """Description of a value that a maker makes of its arguments in the trace."""
 
     maker: Any  # a name, as a constant
@@ -190,13 +190,13 @@ def exact(value: Any) -> Any:
     return StaticLeaf(value)
 
 
-def made(maker: str, *args: Any) -> Made:
+def made(maker: str, *args: Any) -> MadeInTrace:
     """Return the description of a value that the maker `maker` makes of arguments."""
-    return Made(StaticLeaf(maker), args)
+    return MadeInTrace(StaticLeaf(maker), args)
 
 
 def read(value: Any) -> Any:
     """Return the value of an argument in the trace, with constants turned back into values."""
-    if type(value) is Made:
+    if type(value) is MadeInTrace:
         return _MAKERS[value.maker](*map(read, value.args))
     return type(value)(map(read, value)) if type(value) in (tuple, list) else value

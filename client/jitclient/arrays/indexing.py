@@ -38,7 +38,7 @@ class Axis(NamedTuple):
     moves: bool
 
 
-class Plan(NamedTuple):
+class IndexPlan(NamedTuple):
     """Part of each axis that a basic index selects, and the positions where it adds axes of length one."""
 
     axes: tuple[Axis, ...]
@@ -54,7 +54,7 @@ class Plan(NamedTuple):
         return not self.added and not any(axis.moves or axis.backwards or axis.dropped for axis in self.axes)
 
 
-def basic(index: Any, shape: Sequence[int]) -> tuple[Plan, list[int]] | None:
+def basic(index: Any, shape: Sequence[int]) -> tuple[IndexPlan, list[int]] | None:
     """Return the plan and starts of an index of integers, slices, None and `...`; None for other or invalid indices."""
     if max(shape, default=0) not in _INT32:
         return None
@@ -75,7 +75,7 @@ def basic(index: Any, shape: Sequence[int]) -> tuple[Plan, list[int]] | None:
         axis, start = found
         axes.append(axis)
         starts += [start] if axis.moves else []
-    return Plan(tuple(axes), tuple(added)), starts
+    return IndexPlan(tuple(axes), tuple(added)), starts
 
 
 def take(plan: tuple[Any, ...], array: Any, starts: Any) -> Any:

@@ -27,11 +27,11 @@ class Display(Protocol):
         """Remove the line, if it is shown."""
 
 
-class _Here(threading.local):
+class _LineHere(threading.local):
     line: "_Line | None" = None
 
 
-_here = _Here()
+_here = _LineHere()
 _display: Callable[[str], Display] | None = None
 
 

@@ -43,14 +43,14 @@ _RETRY_SECONDS = 30.0
 """Seconds without another attempt after a file could not be written."""
 
 
-class _ThreadState(threading.local):
+class _FoundHere(threading.local):
     found = 0
     """Compilations that this thread has found."""
     saved: float | None = None
     """Seconds that the latest of them took when it was made, until `take_saved` is called."""
 
 
-_thread_state = _ThreadState()
+_thread_state = _FoundHere()
 
 
 class CompilationCache:

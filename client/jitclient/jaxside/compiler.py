@@ -99,12 +99,12 @@ def use(cache: Compilations, by_text: bool = False) -> bool:
     return hook.install()
 
 
-class _ThreadState(threading.local):
+class _CallState(threading.local):
     is_call = False
     """Whether this thread compiles for a call of a jitted function."""
 
 
-_thread_state = _ThreadState()
+_thread_state = _CallState()
 
 
 class _Hook:

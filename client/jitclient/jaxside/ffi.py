@@ -130,7 +130,7 @@ def _part(name: str) -> str:
 # ---- places
 
 
-class _Found(ctypes.Structure):
+class _DlInfo(ctypes.Structure):
     """Result of the dynamic linker's `dladdr`: the library and the symbol that an address lies in."""
 
     _fields_ = [
@@ -190,8 +190,8 @@ def _place_of(capsule: Any) -> tuple[str, str]:
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     find = ctypes.CDLL(None).dladdr
-    find.argtypes = [ctypes.c_void_p, ctypes.POINTER(_Found)]
-    found, address = _Found(), pointer(capsule, None)
+    find.argtypes = [ctypes.c_void_p, ctypes.POINTER(_DlInfo)]
+    found, address = _DlInfo(), pointer(capsule, None)
     if not find(address, ctypes.byref(found)) or not found.library:
         return "", ""
     symbol = found.symbol.decode(errors="replace") if found.symbol and found.address == address else ""

@@ -9,7 +9,7 @@ from jitclient.errors import SettingsError
 from jitclient.pools.tasks import Outcome
 
 
-class Engine(Protocol):
+class PoolEngine(Protocol):
     """Workers that something else starts, feeds and replaces.
 
     Attributes:

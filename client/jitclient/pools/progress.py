@@ -19,7 +19,7 @@ class Bar(Protocol):
         ...
 
 
-class _Nothing:
+class _NoBar:
     def show(self, finished: int) -> None:
         pass
 
@@ -56,4 +56,4 @@ class _Shown:
 
 def bar(name: str, total: int | None) -> Bar:
     """Return a bar for calls of the function `name`, which is invisible unless stderr is a terminal."""
-    return _Shown(name, total) if report() != "off" and is_terminal() else _Nothing()
+    return _Shown(name, total) if report() != "off" and is_terminal() else _NoBar()

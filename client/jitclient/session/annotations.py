@@ -36,12 +36,12 @@ class Open:
         self.connection: ClientConnection | None = None
 
 
-class _ThreadState(threading.local):
+class _OpenHere(threading.local):
     def __init__(self) -> None:
         self.open: list[Open] = []
 
 
-_here = _ThreadState()
+_here = _OpenHere()
 
 
 def begin(name: str, metadata: dict[str, Any]) -> Open:

@@ -18,7 +18,7 @@ class Find(Message):
     ttl: float | None
 
 
-class Found(Message):
+class FoundArrays(Message):
     """Content of a name. Some trees can be decoded only with the capture of the function that made them."""
 
     specs: Specs

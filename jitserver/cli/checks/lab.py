@@ -6,7 +6,7 @@ from jitclient.errors import SettingsError
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
 from jitserver.cli.status import of_share
 from jitserver.store.share.objects import Objects
-from jitserver.store.share.options import Options
+from jitserver.store.share.options import LabOptions
 
 _NAME = "lab's cache"
 
@@ -14,7 +14,7 @@ _NAME = "lab's cache"
 def lab(state: DaemonState) -> Iterator[Finding]:
     """Check the settings of the lab's cache, if one is set, and that the daemon uses it without rejecting entries."""
     try:
-        options = Options.from_environment()
+        options = LabOptions.from_environment()
         if options is None:
             return
         Objects(options.url)

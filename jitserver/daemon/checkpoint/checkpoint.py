@@ -9,11 +9,11 @@ from typing import Any
 from jitclient.errors import ArrayLost, SettingsError
 from jitclient.wire.messages import Failure
 from jitserver.daemon.arrays.named_arrays import NamedArrays, NamedTree
-from jitserver.daemon.checkpoint.manifests import Manifest, Manifests, StoredArray
+from jitserver.daemon.checkpoint.manifests import CheckpointManifest, Manifests, StoredArray
 from jitserver.daemon.checkpoint.saving import Saving
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.registry import Sessions
-from jitserver.daemon.sessions.session import EntryOf, Session, State
+from jitserver.daemon.sessions.session import DaemonSession, EntryOf, SessionState
 from jitserver.programs.devices.memories import Bytes, bytes_of_specs
 from jitserver.programs.failures import Failed, failure_of
 
@@ -44,17 +44,17 @@ class Checkpoint:
             kept.restore(name, NamedTree("", (), b"", "", (), None, why_lost=why))
         for manifest in self._manifests.all():
             on_disk = Saved(self._manifests, self._store, manifest)
-            if not isinstance(manifest.owner, State):
+            if not isinstance(manifest.owner, SessionState):
                 kept.restore(manifest.owner.name, NamedTree.restored(manifest.owner, on_disk))
                 continue
-            session = Session.restored(manifest.owner, on_disk, entry_of, sessions.budget)
+            session = DaemonSession.restored(manifest.owner, on_disk, entry_of, sessions.budget)
             if session.presence.expire_orphan():
                 log.info("checkpoint: skipped the session of process %d, which has exited", session.pid)
                 session.end()
             else:
                 sessions.restore(session)
 
-    def save(self, kept: NamedArrays, sessions: Iterable[Session], deadline: float) -> None:
+    def save(self, kept: NamedArrays, sessions: Iterable[DaemonSession], deadline: float) -> None:
         """Write all named trees and the given sessions, which must be frozen; afterwards they own no arrays.
 
         Arrays are written as far as the disk has room, and until `deadline` (by `time.monotonic`).
@@ -68,7 +68,7 @@ class Checkpoint:
         except (SettingsError, OSError) as error:
             log.warning("checkpoint: cannot be written (%s). All arrays are lost.", error)
 
-    def _collect(self, kept: NamedArrays, sessions: Iterable[Session]) -> Saving:
+    def _collect(self, kept: NamedArrays, sessions: Iterable[DaemonSession]) -> Saving:
         """Return a `Saving` of all names and sessions, which owns their arrays.
 
         This is a separate function, so that no variable of the caller keeps a written array alive.
@@ -85,7 +85,7 @@ class Checkpoint:
 class Saved:
     """The arrays of a session or a tree while they are on disk."""
 
-    def __init__(self, manifests: Manifests, store: ArrayStore, manifest: Manifest) -> None:
+    def __init__(self, manifests: Manifests, store: ArrayStore, manifest: CheckpointManifest) -> None:
         self._manifests = manifests
         self._store = store
         self._manifest = manifest

@@ -17,7 +17,7 @@ from jitclient.errors import SettingsError
 from jitclient.wire.array_transport import nbytes_of
 from jitclient.wire.messages import Failure, Spec
 from jitserver.daemon.arrays.named_arrays import TreeState
-from jitserver.daemon.sessions.session import State
+from jitserver.daemon.sessions.session import SessionState
 from jitserver.store import checked_files
 from jitserver.store.checked_files import Corrupt, unpacked
 
@@ -45,13 +45,13 @@ class StoredArray(msgspec.Struct, array_like=True, frozen=True, tag=1):
     shared: bool
 
 
-class Manifest(msgspec.Struct, array_like=True, frozen=True):
+class CheckpointManifest(msgspec.Struct, array_like=True, frozen=True):
     """A session or a named tree, with its arrays or their failures, each under all its handles.
 
     The handles of a tree are the positions of its leaves.
     """
 
-    owner: State | TreeState
+    owner: SessionState | TreeState
     handles: list[tuple[int, ...]]
     arrays: list[StoredArray | Failure]
     version: Literal[1] = 1
@@ -82,7 +82,7 @@ class Manifests:
         self.lost: dict[bytes, str] = {}
         self.lost_names: dict[str, str] = {}
         self._directory = root / "manifests"
-        self._found: dict[Path, Manifest] = {}
+        self._found: dict[Path, CheckpointManifest] = {}
         self.make_directories()
         for path in sorted(self._directory.iterdir()):
             self._read(path)
@@ -93,7 +93,7 @@ class Manifests:
         for path in (self.arrays.parent, self.arrays, self._directory):
             private_directory(path)
 
-    def all(self) -> list[Manifest]:
+    def all(self) -> list[CheckpointManifest]:
         """Return all manifests in the directory."""
         with self.lock:
             return list(self._found.values())
@@ -104,7 +104,7 @@ class Manifests:
             files = {stored.file: nbytes_of(stored.spec) for found in self._found.values() for stored in found.stored()}
         return sum(files.values())
 
-    def write(self, manifest: Manifest) -> None:
+    def write(self, manifest: CheckpointManifest) -> None:
         """Write a manifest whose arrays are on disk; replace an existing one of the same session or name.
 
         Raises:
@@ -115,12 +115,12 @@ class Manifests:
             checked_files.write(path, [msgspec.msgpack.encode(manifest)])
             self._found[path] = manifest
 
-    def note_lost(self, manifest: Manifest) -> None:
+    def note_lost(self, manifest: CheckpointManifest) -> None:
         """Write an empty file in place of a manifest, for which even a full disk has room."""
         with contextlib.suppress(OSError):
             self._path(manifest).write_bytes(b"")
 
-    def discard(self, manifest: Manifest) -> None:
+    def discard(self, manifest: CheckpointManifest) -> None:
         """Remove the manifest of this session or name, and the arrays that no other manifest names."""
         path = self._path(manifest)
         with self.lock:
@@ -143,7 +143,7 @@ class Manifests:
                 raise Corrupt("the manifest belongs to another user")
             if not path.stat().st_size:
                 raise Corrupt("the disk was full when it was written")
-            self._found[path] = unpacked(checked_files.read(path), Manifest)
+            self._found[path] = unpacked(checked_files.read(path), CheckpointManifest)
         except (Corrupt, OSError) as error:
             log.warning("checkpoint: cannot restore the manifest %s (%s)", path, error)
             why = f"the daemon restarted, and its checkpoint is damaged: {error}"
@@ -157,9 +157,9 @@ class Manifests:
     def _named(self) -> set[str]:
         return set().union(*(manifest.files() for manifest in self._found.values()))
 
-    def _path(self, manifest: Manifest) -> Path:
+    def _path(self, manifest: CheckpointManifest) -> Path:
         owner = manifest.owner
-        if isinstance(owner, State):
+        if isinstance(owner, SessionState):
             return self._directory / owner.token.hex()
         # Keep the name readable, to report which tree is lost if the file is damaged.
         name = quote(owner.name, safe="")
@@ -176,7 +176,7 @@ def forget_sessions(address: str) -> None:
     with contextlib.suppress(SettingsError, OSError):
         manifests = Manifests(directory_of(address))
         for manifest in manifests.all():
-            if isinstance(manifest.owner, State):
+            if isinstance(manifest.owner, SessionState):
                 manifests.discard(manifest)
 
 

@@ -13,9 +13,9 @@ import msgspec
 from jitclient.errors import ArrayLost
 from jitclient.wire.messages import Failure
 from jitserver.daemon.arrays.named_arrays import TreeState
-from jitserver.daemon.checkpoint.manifests import Manifest, Manifests, StoredArray
+from jitserver.daemon.checkpoint.manifests import CheckpointManifest, Manifests, StoredArray
 from jitserver.daemon.checkpoint.store import ArrayStore
-from jitserver.daemon.sessions.session import State
+from jitserver.daemon.sessions.session import SessionState
 from jitserver.programs.devices import device_arrays
 from jitserver.programs.failures import Failed, failure_of, is_internal
 
@@ -28,18 +28,18 @@ class Saving:
     def __init__(self, manifests: Manifests, store: ArrayStore) -> None:
         self._manifests = manifests
         self._store = store
-        self._drafts: list[tuple[Manifest, list[int]]] = []
+        self._drafts: list[tuple[CheckpointManifest, list[int]]] = []
         self._left: dict[int, Any] = {}  # by `id`, which is unique as all are alive when writing begins
         self._done: dict[int, Any] = {}  # StoredArray or Failure, by `id`
         self._written: list[int] = []  # in the order of writing
 
-    def add(self, owner: State | TreeState, arrays: dict[int, Any]) -> None:
+    def add(self, owner: SessionState | TreeState, arrays: dict[int, Any]) -> None:
         """Take over the arrays of a session, or the leaves of a tree."""
         handles: dict[int, list[int]] = {}
         for handle, value in arrays.items():
             handles.setdefault(id(value), []).append(handle)
             self._left[id(value)] = value
-        self._drafts.append((Manifest(owner, list(map(tuple, handles.values())), []), list(handles)))
+        self._drafts.append((CheckpointManifest(owner, list(map(tuple, handles.values())), []), list(handles)))
 
     def run(self, deadline: float) -> None:
         """Write everything, as far as the disk has room, and until `deadline`."""
@@ -92,7 +92,7 @@ class Saving:
             self._done[number] = _disk_full(error)
         log.info("checkpoint: saved %d sessions and named trees", len(self._drafts))
 
-    def _try_manifests(self) -> list[tuple[Manifest, OSError]]:
+    def _try_manifests(self) -> list[tuple[CheckpointManifest, OSError]]:
         failed = []
         for draft, numbers in self._drafts:
             manifest = msgspec.structs.replace(draft, arrays=[self._done[number] for number in numbers])
@@ -107,8 +107,8 @@ class Saving:
         return failed
 
 
-def _without_arrays(tree: TreeState, why: str) -> Manifest:
-    return Manifest(msgspec.structs.replace(tree, why_lost=tree.why_lost or why), [], [])
+def _without_arrays(tree: TreeState, why: str) -> CheckpointManifest:
+    return CheckpointManifest(msgspec.structs.replace(tree, why_lost=tree.why_lost or why), [], [])
 
 
 def _write_order(value: Any) -> tuple[bool, int]:

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable
 from time import monotonic
 
-from jitserver.system.process_watch import Process, Watch, process_with_id
+from jitserver.system.process_watch import Process, ProcessWatch, process_with_id
 
 LINGER_SECONDS = 60.0
 """Seconds that a session outlives its last connection while its client lives."""
@@ -27,9 +27,9 @@ class Presence:
         self.pid = pid
         self.ended = False
         self._attached = 0
-        self._client = Watch(pid)
+        self._client = ProcessWatch(pid)
         self._connected: list[int] = []
-        self._expected: list[Watch] = []  # processes connected before a restart that have not yet reconnected
+        self._expected: list[ProcessWatch] = []  # processes connected before a restart that have not yet reconnected
         self._absent_since: float | None = None  # the time at which the last connection broke
         self._said_goodbye = False
         self._frozen = False
@@ -44,8 +44,8 @@ class Presence:
         """
         presence = cls(0)
         presence.pid, presence._attached = client.pid, attached
-        presence._client = Watch.restored(client)
-        presence._expected = [Watch.restored(process) for process in others]
+        presence._client = ProcessWatch.restored(client)
+        presence._expected = [ProcessWatch.restored(process) for process in others]
         if not client.born and not presence._client.has_exited():
             presence._absent_since = monotonic()
         return presence
@@ -146,7 +146,7 @@ class Presence:
         with self._lock:
             self._frozen = True
             others = {*self._connected} - {self.pid} - {watch.pid for watch in self._expected}
-            self._expected += map(Watch, others)
+            self._expected += map(ProcessWatch, others)
 
     def named(self) -> tuple[Process, tuple[Process, ...]]:
         """Return the client and the other processes in a form by which the next daemon can identify them."""

@@ -7,7 +7,7 @@ import time
 
 from jitserver.daemon.arrays.budget import ArrayBudget
 from jitserver.daemon.sessions.presence import MIN_ABSENCE_SECONDS
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ _MAX_LOST = 1000
 class Sessions:
     """The live sessions, and the reasons why earlier sessions were lost. Thread-safe."""
 
-    by_token: dict[bytes, Session] = dataclasses.field(default_factory=dict)
+    by_token: dict[bytes, DaemonSession] = dataclasses.field(default_factory=dict)
     lost: dict[bytes, str] = dataclasses.field(default_factory=dict)  # the reasons, by token
     last_change: float = dataclasses.field(default_factory=time.monotonic)
     budget: ArrayBudget = dataclasses.field(default_factory=ArrayBudget)
@@ -27,7 +27,7 @@ class Sessions:
     def __post_init__(self) -> None:
         self._lock = threading.Lock()
 
-    def resume(self, token: bytes, pid: int) -> tuple[Session, int] | None:
+    def resume(self, token: bytes, pid: int) -> tuple[DaemonSession, int] | None:
         """Attach a connection to the session of a token.
 
         Returns:
@@ -41,9 +41,9 @@ class Sessions:
         first = session.attach(pid)
         return (session, first) if first is not None else None
 
-    def begin(self, pid: int) -> tuple[Session, int]:
+    def begin(self, pid: int) -> tuple[DaemonSession, int]:
         """Begin a session for a connection; return it with the connection's first handle."""
-        session = Session(pid, self.budget)
+        session = DaemonSession(pid, self.budget)
         first = session.attach(pid)
         assert first is not None
         with self._lock:
@@ -51,13 +51,13 @@ class Sessions:
             self.last_change = time.monotonic()
         return session, first
 
-    def leave(self, session: Session, pid: int) -> None:
+    def leave(self, session: DaemonSession, pid: int) -> None:
         """Handle a broken connection of a session: close the session unless its client may reconnect."""
         if not session.presence.detach(pid) and not session.ended:
             log.info("closed the session of %s (its client has left)", session.client)
             self.end(session)
 
-    def goodbye(self, session: Session) -> None:
+    def goodbye(self, session: DaemonSession) -> None:
         """Handle the client's goodbye: close the session if no other process is connected."""
         if session.presence.goodbye():
             self.end(session)
@@ -89,7 +89,7 @@ class Sessions:
             if session.presence.expire(0):
                 self._end_absent(session, "and too many other programs were not connected either")
 
-    def _end_absent(self, session: Session, why: str) -> None:
+    def _end_absent(self, session: DaemonSession, why: str) -> None:
         if session.presence.has_exited():
             why = "its client has exited"
         else:
@@ -102,14 +102,14 @@ class Sessions:
         log.info("closed the session of %s (%s)", session.client, why)
         self.end(session)
 
-    def end(self, session: Session) -> None:
+    def end(self, session: DaemonSession) -> None:
         """Close a session and free its arrays."""
         with self._lock:
             if self.by_token.pop(session.token, None) is not None:
                 self.last_change = time.monotonic()
         session.end()
 
-    def restore(self, session: Session) -> None:
+    def restore(self, session: DaemonSession) -> None:
         """Add a session of the previous daemon."""
         with self._lock:
             self.by_token[session.token] = session
@@ -124,11 +124,11 @@ class Sessions:
         for session in self.all():
             self.end(session)
 
-    def all(self) -> list[Session]:
+    def all(self) -> list[DaemonSession]:
         """Return the live sessions."""
         with self._lock:
             return list(self.by_token.values())
 
 
-def _absent_seconds(session: Session) -> float:
+def _absent_seconds(session: DaemonSession) -> float:
     return session.presence.absent_seconds()

@@ -31,7 +31,7 @@ EntryOf = Callable[[str], Entry | None]
 """Function that returns the program of a call key, or makes it again; None if it is unknown."""
 
 
-class State(msgspec.Struct, array_like=True, frozen=True, tag=1):
+class SessionState(msgspec.Struct, array_like=True, frozen=True, tag=1):
     """The data about a session, apart from its arrays, that is saved for the next daemon."""
 
     token: bytes
@@ -42,7 +42,7 @@ class State(msgspec.Struct, array_like=True, frozen=True, tag=1):
     programs: tuple[str, ...]  # call keys, by number
 
 
-class Session:
+class DaemonSession:
     """The arrays of a client by handle, and the programs it uses, so that eviction cannot free them during a call.
 
     The client is the process that began the session. Forked children of that process may join, and outlive it.
@@ -298,14 +298,14 @@ class Session:
         with self._loading:
             return self._on_disk is not None
 
-    def hand_over(self) -> tuple[State, dict[int, Any]]:
+    def hand_over(self) -> tuple[SessionState, dict[int, Any]]:
         """Return the state of a frozen session for the next daemon, and its arrays, which the session gives up."""
         with self._lock:
             arrays, self.arrays = self.arrays, {}
             for handle in self.pending_drops:  # a Run that needed them did not finish in time
                 arrays.pop(handle, None)
             client, others = self.presence.named()
-            state = State(
+            state = SessionState(
                 token=self.token,
                 client=client,
                 others=others,
@@ -316,7 +316,7 @@ class Session:
             return state, arrays
 
     @classmethod
-    def restored(cls, state: State, on_disk: OnDisk, entry_of: EntryOf, budget: ArrayBudget) -> "Session":
+    def restored(cls, state: SessionState, on_disk: OnDisk, entry_of: EntryOf, budget: ArrayBudget) -> "DaemonSession":
         """Return a session of the previous daemon, whose arrays are still on disk."""
         session = cls(0, budget)
         session.token, session.pid = state.token, state.client.pid

@@ -11,7 +11,7 @@ from jitclient.errors import DaemonDraining
 from jitserver.programs.failures import is_exhausted, is_internal
 
 
-class Heartbeat:
+class DeviceHeartbeat:
     """A tiny program for each device of this process, compiled at the first `beat`."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Health:
 
     def __init__(self) -> None:
         self.when_failed: Callable[[str], None] = lambda reason: None
-        self._heartbeat = Heartbeat()
+        self._heartbeat = DeviceHeartbeat()
         self._lock = threading.Lock()
         self._reason = ""
 

@@ -16,7 +16,7 @@ import jax
 
 from jitserver.programs.devices import device_arrays
 from jitserver.programs.devices.stopwatch import Stopwatch, is_due
-from jitserver.store.journal import Journal, Lease
+from jitserver.store.journal import Journal, SlotLease
 
 
 class Launched(Protocol):
@@ -43,7 +43,7 @@ class InFlight:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._programs: dict[int, tuple[Launched, Lease]] = {}
+        self._programs: dict[int, tuple[Launched, SlotLease]] = {}
         self._lock = threading.Lock()
         self._turn = threading.Lock()
         self._stopwatch = Stopwatch()

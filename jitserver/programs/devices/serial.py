@@ -24,11 +24,11 @@ _PATIENCE_SECONDS = 10.0
 _device_lock = threading.Lock()
 
 
-class _ThreadState(threading.local):
+class _Current(threading.local):
     client: object = None
 
 
-_thread_state = _ThreadState()
+_thread_state = _Current()
 
 
 # Callbacks for which the running program waits: a unique token -> the client.

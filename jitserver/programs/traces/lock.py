@@ -14,7 +14,7 @@ from jitclient.errors import CaptureError
 _PATIENCE_SECONDS = 10.0
 
 
-class Busy(CaptureError):  # noqa: N818
+class TraceBusy(CaptureError):  # noqa: N818
     """A function cannot be traced now, because another trace takes long."""
 
 
@@ -36,7 +36,7 @@ class TraceLock:
             while self._since is not None:
                 left = self._since + _PATIENCE_SECONDS - time.monotonic()
                 if left <= 0:
-                    raise Busy("the daemon is busy with a long trace")
+                    raise TraceBusy("the daemon is busy with a long trace")
                 self._turn.wait(left)
             self._since = time.monotonic()
         try:

@@ -18,11 +18,11 @@ _DISK_WARNING = "persistent compilation cache entry"
 """Text in JAX's warnings about a failing disk, which do not concern clients."""
 
 
-class _ThreadState(threading.local):
+class _Withholding(threading.local):
     is_withheld = False
 
 
-_thread_state = _ThreadState()
+_thread_state = _Withholding()
 
 
 class _Stream(io.TextIOBase):

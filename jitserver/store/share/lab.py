@@ -3,7 +3,7 @@
 import logging
 
 from jitclient.errors import SettingsError
-from jitserver.store.share.options import Options
+from jitserver.store.share.options import LabOptions
 from jitserver.store.share.share import Share
 from jitserver.store.share.storage import Storage
 from jitserver.store.write_behind import Writer
@@ -19,7 +19,7 @@ class Lab:
         uploads: writes to the storage, which may be slow, so no write to the disk waits for it.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: LabOptions) -> None:
         self.share = Share(Storage(options))
         self.uploads = Writer(lambda: 0)
         self.uploads.add("", self.share.storage.connect)
@@ -28,7 +28,7 @@ class Lab:
 def joined() -> Lab | None:
     """Return the lab's cache, if one is set. What is wrong with its settings turns it off, and never the daemon."""
     try:
-        options = Options.from_environment()
+        options = LabOptions.from_environment()
     except SettingsError as error:
         log.warning("lab's cache: disabled (%s)", error)
         return None

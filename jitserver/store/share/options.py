@@ -12,7 +12,7 @@ _MIN_KEY_BYTES = 16
 
 
 @dataclasses.dataclass(frozen=True)
-class Options:
+class LabOptions:
     """Where the lab's cache is, and what this machine may do there.
 
     Attributes:
@@ -27,7 +27,7 @@ class Options:
     writes: bool = True
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "Options | None":
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "LabOptions | None":
         """Return the options; None if no lab's cache is set.
 
         Raises:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from jitserver.store.deadline import Deadlines
 from jitserver.store.share import signing
 from jitserver.store.share.objects import Objects
-from jitserver.store.share.options import Options
+from jitserver.store.share.options import LabOptions
 from jitserver.store.share.signing import Rejected
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 class Storage:
     """The entries of one project on a storage. Thread-safe."""
 
-    def __init__(self, options: Options, connected: Callable[[str], Objects] = Objects) -> None:
+    def __init__(self, options: LabOptions, connected: Callable[[str], Objects] = Objects) -> None:
         """Connect to nothing yet.
 
         Args:

@@ -12,7 +12,7 @@ from jitclient.session.blocks import Blocks
 from jitclient.wire.messages import Return, Run, Spec
 from jitclient.wire.reply import Reply
 from jitclient.wire.shared_memory import MAX_LENT_BLOCKS, Block, received
-from jitserver.system.shared_memory import Lent, Pool
+from jitserver.system.shared_memory import BlockPool, Lent
 
 N = 1 << 16
 SPEC = Spec((N,), "float32")
@@ -22,7 +22,7 @@ class Daemon:
     """The methods of a connection, without one; runs programs that add one."""
 
     def __init__(self, max_bytes: int = 1 << 30) -> None:
-        self.pool = Pool(max_bytes)
+        self.pool = BlockPool(max_bytes)
         self.lent = Lent(self.pool)
         self.resident: list[Any] = []
 

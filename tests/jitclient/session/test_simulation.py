@@ -26,7 +26,7 @@ from jitclient.wire.messages import PROTOCOL, RUN, Attached, Call, Run, Welcome
 from jitclient.wire.reply import Reply
 from jitserver.daemon.arrays.budget import ArrayBudget
 from jitserver.daemon.sessions.run_order import Order
-from jitserver.daemon.sessions.session import Session as DaemonSession
+from jitserver.daemon.sessions.session import DaemonSession
 
 _decode = msgspec.msgpack.Decoder(Run).decode
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from jitserver.cli.watch import Watch
+from jitserver.cli.watch import Watcher
 
 TRAIN = """
 import jax, jax.numpy as jnp
@@ -174,7 +174,7 @@ def test_a_run_that_ignores_ctrl_c_is_killed() -> None:
     with subprocess.Popen([sys.executable, "-c", DEAF], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
-        Watch(["train.py"], "train.py", grace_seconds=0.01)._end(process, is_told=False)
+        Watcher(["train.py"], "train.py", grace_seconds=0.01)._end(process, is_told=False)
         assert process.returncode == -signal.SIGKILL
 
 

@@ -9,7 +9,7 @@ import pytest
 from jitserver.daemon import array_usage
 from jitserver.daemon.arrays.budget import ArrayBudget
 from jitserver.daemon.arrays.named_arrays import NamedArrays
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def frequent_collections() -> Iterator[None]:
 @pytest.mark.parametrize("change", ["more", "fewer"])
 def test_arrays_may_come_and_go_during_a_count(change: str) -> None:
     """Garbage collection, above all JAX's part of it, lets another thread run in the middle of any function."""
-    session = Session(0, ArrayBudget())
+    session = DaemonSession(0, ArrayBudget())
     array = jnp.zeros(2, jnp.float32)
     session.keep(0, [array] * 1000)
     more, fewer = iter(range(1000, 10**6)), iter(range(500))

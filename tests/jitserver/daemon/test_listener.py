@@ -21,7 +21,7 @@ from jitserver.daemon import connection as connection_module
 from jitserver.daemon import listener as listener_module
 from jitserver.daemon.listener import Listener
 from jitserver.daemon.sessions.registry import Sessions
-from jitserver.system.shared_memory import Pool
+from jitserver.system.shared_memory import BlockPool
 
 
 class Short:
@@ -52,7 +52,7 @@ def serving(address: Address) -> Iterator[Any]:
 
     def start(refusals: int = 0, door: socket.socket | None = None) -> Listener:
         sock: Any = Short(door or address.listen(), refusals)
-        listener = Listener(Service(), Sessions(), sock, Pool(0))
+        listener = Listener(Service(), Sessions(), sock, BlockPool(0))
         listener.start()
         started.append(listener)
         return listener

@@ -31,7 +31,7 @@ from jitserver.daemon.arrays.budget import ArrayBudget, MemoryBudget
 from jitserver.daemon.connection import DaemonConnection
 from jitserver.daemon.frame_budget import FrameBudget
 from jitserver.daemon.sessions.run_order import Order
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices import device_arrays, memories
 from jitserver.programs.engine import Engine
@@ -39,10 +39,10 @@ from jitserver.programs.failures import Failed
 from jitserver.programs.program import Program
 from jitserver.store.disk import Store
 from jitserver.store.journal import mark
-from jitserver.store.memory import Memory
+from jitserver.store.memory import MemoryTier
 from jitserver.store.tiers import Tiers
 from jitserver.store.write_behind import Writer
-from jitserver.system.shared_memory import Pool
+from jitserver.system.shared_memory import BlockPool
 
 F3 = Spec((3,), "float32")
 WIDE = Spec((30_000,), "float32")
@@ -103,7 +103,7 @@ RUNS: dict[str, list[Run]] = {
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    return Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
+    return Engine(Counters(), Tiers(MemoryTier(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
 
 
 def described(array: Any) -> Any:
@@ -119,7 +119,7 @@ class Daemon:
 
     def __init__(self, engine: Engine, budget: ArrayBudget | None = None, made: list[Program] | None = None) -> None:
         self.service = SimpleNamespace(engine=engine, refuses_calls=False)
-        self.session = Session(0, budget or ArrayBudget())
+        self.session = DaemonSession(0, budget or ArrayBudget())
         self.order = Order()
         self.order.take_over(self)
         for number, each in enumerate(made or programs()):
@@ -403,8 +403,8 @@ def test_a_connection_is_busy_until_its_answer_is_sent(monkeypatch: pytest.Monke
     ours, theirs = socket.socketpair()
     large = np.zeros(1 << 20, np.uint8)
     monkeypatch.setattr(plain_runs, "answer", lambda *_: (Reply(1), [large]))
-    connection = DaemonConnection(Service(), theirs, 0, Pool(0), FrameBudget())
-    connection.session, connection.order = Session(0, ArrayBudget()), Order()
+    connection = DaemonConnection(Service(), theirs, 0, BlockPool(0), FrameBudget())
+    connection.session, connection.order = DaemonSession(0, ArrayBudget()), Order()
     channel = connection._channel
     connection._channel = SimpleNamespace(  # type: ignore[assignment]
         recv_at_once=channel.recv_at_once,

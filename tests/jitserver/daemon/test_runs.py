@@ -16,7 +16,7 @@ from jitclient.wire.shared_memory import received
 from jitserver.daemon import runs
 from jitserver.daemon.arrays.budget import ArrayBudget, MemoryBudget
 from jitserver.daemon.run_channel import RunChannel
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices import device_arrays
 from jitserver.programs.devices.heartbeat import Health
@@ -24,10 +24,10 @@ from jitserver.programs.devices.memories import LEAST_BYTES, default
 from jitserver.programs.engine import Engine
 from jitserver.programs.program import Program
 from jitserver.store.disk import Store
-from jitserver.store.memory import Memory
+from jitserver.store.memory import MemoryTier
 from jitserver.store.tiers import Tiers
 from jitserver.store.write_behind import Writer
-from jitserver.system.shared_memory import Lent, Pool
+from jitserver.system.shared_memory import BlockPool, Lent
 
 
 def engine() -> Any:
@@ -36,7 +36,7 @@ def engine() -> Any:
 
 def test_a_negative_size_adds_nothing_to_the_budget() -> None:
     budget = MemoryBudget(LEAST_BYTES, lambda: Holdings(0, LEAST_BYTES, [], []))
-    session, done = Session(0, ArrayBudget({default(): budget})), Reply(1)
+    session, done = DaemonSession(0, ArrayBudget({default(): budget})), Reply(1)
     runs._put(engine(), session, Put(Spec((-10_000,), "float32"), b"", 7), b"", done, None)
     assert [handles for handles, _ in done.failures] == [[7]]
     assert budget.left <= LEAST_BYTES
@@ -49,10 +49,10 @@ def test_arrays_are_counted_once_for_a_run_that_puts_more_than_there_is_room_for
         counts.append(1)
         return Holdings(2 * LEAST_BYTES, 2 * LEAST_BYTES, [], [])
 
-    session = Session(0, ArrayBudget({default(): MemoryBudget(2 * LEAST_BYTES, count)}))
+    session = DaemonSession(0, ArrayBudget({default(): MemoryBudget(2 * LEAST_BYTES, count)}))
     service: Any = SimpleNamespace(engine=SimpleNamespace(**vars(engine()), counters=Counters()), refuses_calls=False)
     puts = [Put(Spec((), "float32"), bytes(4), handle) for handle in range(100)]
-    channel = RunChannel(None, Lent(Pool(0)), print)  # type: ignore[arg-type]
+    channel = RunChannel(None, Lent(BlockPool(0)), print)  # type: ignore[arg-type]
     reply, _ = runs.answer(service, session, Run(puts=puts, number=1), channel)
     assert [handles for handles, _ in reply.failures] == [list(range(2, 100))]
     assert len(counts) == 1
@@ -82,7 +82,7 @@ def test_results_use_the_block_of_the_arguments_unless_something_reads_it(is_kep
         seconds={},
         code_bytes=0,
     )
-    session, lent = Session(0, ArrayBudget()), Lent(Pool(1 << 20))
+    session, lent = DaemonSession(0, ArrayBudget()), Lent(BlockPool(1 << 20))
     session.executables.append(SimpleNamespace(program=program, holders=set()))  # type: ignore[arg-type]
     leased, fd = lent.lease(4 * N)
     assert fd is not None
@@ -90,7 +90,7 @@ def test_results_use_the_block_of_the_arguments_unless_something_reads_it(is_kep
     at_client = block.writable()[: 4 * N].view(np.float32)
     at_client[:] = 5
     run_message = Run([Call(0, [Attached(4 * N)], 1)], fetch=(1,), block=leased.block)
-    engine = Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
+    engine = Engine(Counters(), Tiers(MemoryTier(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
 
     service = SimpleNamespace(engine=engine, refuses_calls=False)
 

@@ -33,17 +33,17 @@ from jitclient.wire.reply import FAILED, OK
 from jitserver.daemon.arrays.budget import ArrayBudget
 from jitserver.daemon.service import JitService
 from jitserver.daemon.sessions import presence
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.daemon.uploads import Incoming
 from jitserver.programs import keys
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices import memories
 from jitserver.programs.engine import Engine
 from jitserver.store.disk import Store
-from jitserver.store.memory import Memory
+from jitserver.store.memory import MemoryTier
 from jitserver.store.tiers import Tiers
 from jitserver.store.write_behind import Writer
-from jitserver.system.shared_memory import Pool
+from jitserver.system.shared_memory import BlockPool
 
 CAPTURED = capture(lambda: 1)
 TREE = tree.encode(tree.structure_of(tree.flatten(((), {}))[1]))
@@ -52,7 +52,7 @@ PREPARE = Prepare(LOOKUP, "function", "nowhere.py:1")
 
 
 def engine_on(folder: Path) -> Engine:
-    return Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(folder, 1 << 30), Writer(lambda: 0)))
+    return Engine(Counters(), Tiers(MemoryTier(1 << 40, 1 << 20), Store(folder, 1 << 30), Writer(lambda: 0)))
 
 
 class Client:
@@ -60,9 +60,13 @@ class Client:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.engine = engine_on(folder)
-        self._service = JitService(self.engine, self.engine.counters, Pool(0), lambda: None, lambda reason: None)
+        self._service = JitService(self.engine, self.engine.counters, BlockPool(0), lambda: None, lambda reason: None)
         self._connection: Any = SimpleNamespace(
-            session=Session(0, ArrayBudget()), pid=0, is_surplus=False, incoming=Incoming(), report_phase=lambda _: None
+            session=DaemonSession(0, ArrayBudget()),
+            pid=0,
+            is_surplus=False,
+            incoming=Incoming(),
+            report_phase=lambda _: None,
         )
         self.keys = 0
         made = keys.CallKey
@@ -188,7 +192,7 @@ def test_arrays_of_a_client_that_has_been_away_make_room_for_others(
 ) -> None:
     engine = engine_on(tmp_path)
     limits = {memories.default(): 1000 << 10}
-    sessions = JitService(engine, engine.counters, Pool(0), lambda: None, lambda reason: None, limits).sessions
+    sessions = JitService(engine, engine.counters, BlockPool(0), lambda: None, lambda reason: None, limits).sessions
     budget = sessions.budget.default
     session, first = sessions.begin(0)
     session.keep(first, [jnp.zeros(600 << 10, "uint8")])

@@ -25,7 +25,7 @@ from jitserver.programs.prewarm import dry_run
 from jitserver.programs.program import Program
 from jitserver.store.disk import Store
 from jitserver.store.journal import Journal, read
-from jitserver.store.memory import Memory
+from jitserver.store.memory import MemoryTier
 from jitserver.store.strikes import DRY_RUN, Strikes, Work
 from jitserver.store.tiers import Tiers
 from jitserver.store.write_behind import Writer
@@ -95,7 +95,7 @@ class Daemon:
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Daemon:
-    cache = Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0))
+    cache = Tiers(MemoryTier(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0))
     return Daemon(Engine(Counters(), cache, Journal.create(tmp_path, tmp_path)))
 
 

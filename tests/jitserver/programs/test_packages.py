@@ -20,7 +20,7 @@ from jitserver.programs.counters import Counters
 from jitserver.programs.engine import Engine
 from jitserver.programs.packages import Packages
 from jitserver.store.disk import Store
-from jitserver.store.memory import Memory
+from jitserver.store.memory import MemoryTier
 from jitserver.store.tiers import Tiers
 from jitserver.store.write_behind import Writer
 
@@ -117,7 +117,7 @@ def test_what_provides_each_import_is_what_the_standard_library_says() -> None:
 
 def test_the_environment_has_been_looked_through_before_a_client_comes() -> None:
     context.packages.cache_clear()
-    Engine(Counters(), Tiers(Memory(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
+    Engine(Counters(), Tiers(MemoryTier(1 << 40, 1 << 20), Store(Path(), 0), Writer(lambda: 0)))
     assert context.packages.cache_info().currsize == 1
 
 

@@ -9,10 +9,10 @@ from jitclient.jaxside import profiler
 from jitclient.wire.encoding import decoded
 from jitclient.wire.recording import Annotation, Record, Recorded
 from jitserver.programs import recorder
-from jitserver.programs.recorder import Annotations, Recorder, Recording
+from jitserver.programs.recorder import Annotations, DaemonRecording, Recorder
 
 
-def names(recording: Recording) -> list[str]:
+def names(recording: DaemonRecording) -> list[str]:
     planes = ProfileData.from_serialized_xspace(decoded(recording.fetch(0), Recorded).xspace).planes
     return [event.name for plane in planes for line in plane.lines for event in line.events]
 

@@ -14,7 +14,7 @@ BEGIN = """
     from jitclient.errors import CaptureError
     from jitclient.jaxside import tree
     from jitclient.wire.messages import Lookup, Manifest, Prepare, Settle, Signature, Spec
-    from jitserver.store.memory import Memory
+    from jitserver.store.memory import MemoryTier
     from jitserver.store.disk import Store
     from jitserver.store.tiers import Tiers
     from jitserver.store.write_behind import Writer
@@ -32,7 +32,7 @@ BEGIN = """
     def prepared(request, payload):
         return programs.prepare(keys.call_key(request.lookup), request, payload)
 
-    programs = Programs(Counters(), Tiers(Memory(1 << 30, 1000), Store(Path(), 0), Writer(lambda: 0)), Journal())
+    programs = Programs(Counters(), Tiers(MemoryTier(1 << 30, 1000), Store(Path(), 0), Writer(lambda: 0)), Journal())
     request, payload = asked(lambda x: x + 1)
     lookup = request.lookup
 """
@@ -196,7 +196,7 @@ def test_a_program_without_an_executable_is_made_again_and_says_why(run_script: 
 
     def made_on(disk):
         writer = Writer(lambda: 0)
-        cache = Tiers(Memory(1 << 30, 1000), Store(disk, 1 << 30), writer)
+        cache = Tiers(MemoryTier(1 << 30, 1000), Store(disk, 1 << 30), writer)
         return Programs(Counters(), cache, Journal()), writer
 
     serialization.executable_of = refuse
@@ -228,7 +228,7 @@ def test_a_processor_whose_executables_xla_refuses_asks_it_once(run_script: Call
     from jax.experimental import serialize_executable
 
     def made_on(disk):
-        cache = Tiers(Memory(1 << 30, 1000), Store(disk, 1 << 30), Writer(lambda: 0))
+        cache = Tiers(MemoryTier(1 << 30, 1000), Store(disk, 1 << 30), Writer(lambda: 0))
         return Programs(Counters(), cache, Journal())
 
     def refuse(*arguments, **options):

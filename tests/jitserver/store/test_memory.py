@@ -7,18 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 from jitserver.store.entry import OVERHEAD_BYTES, Recipe
-from jitserver.store.memory import Memory, maps_of_process
+from jitserver.store.memory import MemoryTier, maps_of_process
 
 MANY = 1 << 40
 DAY = 24 * 3600.0
 
 
-def keys(memory: Memory) -> list[str]:
+def keys(memory: MemoryTier) -> list[str]:
     return [info.key for info in memory.infos()]
 
 
 def test_what_is_added_again_replaces_what_was_there_and_counts_once(entry: Callable[..., Any]) -> None:
-    memory = Memory(MANY, MANY)
+    memory = MemoryTier(MANY, MANY)
     old, new = entry("a"), entry("a", code_bytes=10)
     memory.put(old)
     memory.put(new)
@@ -32,7 +32,7 @@ def test_what_is_added_again_replaces_what_was_there_and_counts_once(entry: Call
 
 
 def test_over_its_bytes_a_long_compilation_outlives_ten_short_ones(entry: Callable[..., Any]) -> None:
-    memory = Memory(10 * OVERHEAD_BYTES, MANY)
+    memory = MemoryTier(10 * OVERHEAD_BYTES, MANY)
     memory.put(entry("long", seconds=60.0))
     for number in range(10):
         memory.put(entry(f"short {number}", seconds=0.1))
@@ -41,21 +41,21 @@ def test_over_its_bytes_a_long_compilation_outlives_ten_short_ones(entry: Callab
 
 
 def test_what_was_used_long_ago_leaves_first(entry: Callable[..., Any]) -> None:
-    memory = Memory(3 * OVERHEAD_BYTES, MANY)
+    memory = MemoryTier(3 * OVERHEAD_BYTES, MANY)
     for key, age in (("a", 0.0), ("b", 30 * DAY), ("c", DAY), ("d", 0.0)):
         memory.put(entry(key, age=age))
     assert keys(memory) == ["a", "d"]
 
 
 def test_one_that_was_just_asked_for_stays_until_a_session_can_hold_it(entry: Callable[..., Any]) -> None:
-    memory = Memory(2 * OVERHEAD_BYTES, MANY)
+    memory = MemoryTier(2 * OVERHEAD_BYTES, MANY)
     for key in "abc":
         memory.put(entry(key, last_used=time.time()))
     assert keys(memory) == ["a", "b", "c"]
 
 
 def test_pinned_ones_and_those_that_a_session_needs_stay(entry: Callable[..., Any]) -> None:
-    memory = Memory(2 * OVERHEAD_BYTES, MANY)
+    memory = MemoryTier(2 * OVERHEAD_BYTES, MANY)
     held = entry("held", age=DAY)
     held.holders.add("a session")
     memory.put(held)
@@ -69,7 +69,7 @@ def test_pinned_ones_and_those_that_a_session_needs_stay(entry: Callable[..., An
 
 
 def test_one_that_a_session_holds_rests_when_it_is_idle_and_on_the_disk(entry: Callable[..., Any]) -> None:
-    memory = Memory(int(2.3 * OVERHEAD_BYTES), MANY)
+    memory = MemoryTier(int(2.3 * OVERHEAD_BYTES), MANY)
     busy, idle = entry("busy", disk_bytes=10, age=DAY), entry("idle", disk_bytes=10)
     busy.program.last_call = time.monotonic()
     for each in (busy, idle):
@@ -83,7 +83,7 @@ def test_one_that_a_session_holds_rests_when_it_is_idle_and_on_the_disk(entry: C
 
 
 def test_one_that_has_left_the_disk_stays_where_a_session_holds_it(entry: Callable[..., Any]) -> None:
-    memory = Memory(OVERHEAD_BYTES, MANY)
+    memory = MemoryTier(OVERHEAD_BYTES, MANY)
     held = entry("a", disk_bytes=10)
     held.holders.add("a session")
     memory.put(held)
@@ -94,7 +94,7 @@ def test_one_that_has_left_the_disk_stays_where_a_session_holds_it(entry: Callab
 
 
 def test_one_that_comes_back_is_the_one_that_sessions_hold(entry: Callable[..., Any]) -> None:
-    memory = Memory(OVERHEAD_BYTES, MANY)
+    memory = MemoryTier(OVERHEAD_BYTES, MANY)
     held = entry("a", disk_bytes=10)
     held.holders.add("a session")
     memory.put(held)
@@ -111,7 +111,7 @@ def test_one_that_comes_back_is_the_one_that_sessions_hold(entry: Callable[..., 
 
 
 def test_over_its_memory_maps_programs_leave(entry: Callable[..., Any]) -> None:
-    memory = Memory(MANY, 400, lambda: 100 + 6 * len(memory))
+    memory = MemoryTier(MANY, 400, lambda: 100 + 6 * len(memory))
     for number in range(200):
         memory.put(entry(f"{number:03}"))
         assert 100 + 6 * len(memory) <= 400 + 6 * 16
@@ -135,7 +135,7 @@ def recipe(key: str, stored: Callable[..., Any]) -> Recipe:
 def test_held_ones_that_no_disk_has_leave_if_they_can_be_made_again(
     entry: Callable[..., Any], stored: Callable[..., Any]
 ) -> None:
-    memory = Memory(10 * OVERHEAD_BYTES, MANY)
+    memory = MemoryTier(10 * OVERHEAD_BYTES, MANY)
     held = [entry(f"{number}") for number in range(100)]
     for each in held:
         each.holders.add("a session")
@@ -150,7 +150,7 @@ def test_held_ones_that_no_disk_has_leave_if_they_can_be_made_again(
 def test_held_ones_may_leave_the_disk_if_they_can_be_made_again(
     entry: Callable[..., Any], stored: Callable[..., Any]
 ) -> None:
-    memory = Memory(int(1.5 * OVERHEAD_BYTES), MANY)
+    memory = MemoryTier(int(1.5 * OVERHEAD_BYTES), MANY)
     unloaded, loaded = entry("unloaded", disk_bytes=10), entry("loaded", disk_bytes=10)
     for each in (unloaded, loaded):
         each.holders.add("a session")
@@ -163,7 +163,7 @@ def test_held_ones_may_leave_the_disk_if_they_can_be_made_again(
 
 
 def test_what_sessions_let_go_of_leaves(entry: Callable[..., Any]) -> None:
-    memory = Memory(10 * OVERHEAD_BYTES, MANY)
+    memory = MemoryTier(10 * OVERHEAD_BYTES, MANY)
     held = [entry(f"{number}") for number in range(100)]
     for each in held:
         each.holders.add("a session")
@@ -176,7 +176,7 @@ def test_what_sessions_let_go_of_leaves(entry: Callable[..., Any]) -> None:
 
 
 def test_an_unloaded_program_is_freed_with_its_last_holder(entry: Callable[..., Any]) -> None:
-    memory = Memory(OVERHEAD_BYTES, MANY)
+    memory = MemoryTier(OVERHEAD_BYTES, MANY)
     held = entry("held", disk_bytes=10)
     held.holders.add("a session")
     memory.put(held)

@@ -25,7 +25,7 @@ from jitserver.store import disk as store_module
 from jitserver.store.catalog import CATALOG, Catalog, Use
 from jitserver.store.disk import Store
 from jitserver.store.entry import OVERHEAD_BYTES, Entry, Stored
-from jitserver.store.memory import Memory
+from jitserver.store.memory import MemoryTier
 from jitserver.store.tiers import Tiers
 
 MIB = 1 << 20
@@ -117,7 +117,7 @@ def test_what_is_needed_stays_whatever_it_is_worth(tmp_path: Path, stored: Calla
 
 
 def test_new_programs_are_kept_where_a_session_holds_all_others(tmp_path: Path, entry: Callable[..., Any]) -> None:
-    memory = Memory(8 * OVERHEAD_BYTES, 1 << 40)
+    memory = MemoryTier(8 * OVERHEAD_BYTES, 1 << 40)
     store = Store(tmp_path, 8 * MIB, memory.allow_eviction)
     writer = SimpleNamespace(add=lambda key, job: job())
     tiers = Tiers(memory, store, writer)  # type: ignore[arg-type]
@@ -346,9 +346,6 @@ def test_a_read_only_file_system_is_read(tmp_path: Path, stored: Callable[..., A
 _READER = """
 import pathlib
 from jitserver.store.disk import Store
-from jitserver.store.entry import OVERHEAD_BYTES, Entry, Stored
-from jitserver.store.memory import Memory
-from jitserver.store.tiers import Tiers
 folder = pathlib.Path.cwd()
 try:
     (folder / "new").mkdir()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jitserver.store.disk import Store
-from jitserver.store.memory import Memory
+from jitserver.store.memory import MemoryTier
 from jitserver.store.tiers import Tiers
 from jitserver.store.write_behind import Writer
 
@@ -24,7 +24,7 @@ class Slow(int):
 
 
 def test_no_use_of_a_program_is_lost(tmp_path: Path, entry: Callable[..., Any]) -> None:
-    tiers = Tiers(Memory(1 << 40, 1 << 20), Store(tmp_path, 0), Writer(lambda: 0))
+    tiers = Tiers(MemoryTier(1 << 40, 1 << 20), Store(tmp_path, 0), Writer(lambda: 0))
     used = entry("a", hits=Slow())
     together = threading.Barrier(THREADS)
 
@@ -44,7 +44,7 @@ def test_no_use_of_a_program_is_lost(tmp_path: Path, entry: Callable[..., Any]) 
 def test_at_the_end_the_disk_knows_how_long_calls_took(
     tmp_path: Path, entry: Callable[..., Any], stored: Callable[..., Any]
 ) -> None:
-    tiers = Tiers(Memory(1 << 40, 1 << 20), Store(tmp_path, 1 << 30), Writer(lambda: 0))
+    tiers = Tiers(MemoryTier(1 << 40, 1 << 20), Store(tmp_path, 1 << 30), Writer(lambda: 0))
     for key, slowest in (("called", 0.5), ("not called", 0.0)):
         kept, row = entry(key), stored(key, slowest=2.0)
         kept.program.slowest = slowest

@@ -11,7 +11,7 @@ import pytest
 
 from jitserver.store.disk import Store
 from jitserver.store.entry import OVERHEAD_BYTES, Entry, Stored
-from jitserver.store.memory import Memory
+from jitserver.store.memory import MemoryTier
 
 MIB = 1 << 20
 ROOM = 8 * MIB
@@ -22,7 +22,7 @@ THREADS, ROUNDS = 4, 10
 class Subject:
     """A tier, and how programs of some size get there."""
 
-    tier: Memory | Store
+    tier: MemoryTier | Store
     put: Callable[..., Entry | Stored]
 
     def held(self) -> list[str]:
@@ -37,7 +37,7 @@ def make(
     stores: list[Store] = []
 
     def in_memory(max_bytes: int) -> Subject:
-        memory = Memory(max_bytes, 1 << 40)
+        memory = MemoryTier(max_bytes, 1 << 40)
 
         def put(key: str, size: int = MIB, **more: Any) -> Entry | Stored:
             return memory.put(entry(key, code_bytes=max(0, size - OVERHEAD_BYTES), **more))

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from jitserver.system import process_watch
-from jitserver.system.process_watch import Process, Watch, process_with_id
+from jitserver.system.process_watch import Process, ProcessWatch, process_with_id
 
 from ...descriptors import open_descriptors
 
@@ -24,7 +24,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
 
 def test_a_process_is_identified_across_daemons(child: subprocess.Popen[bytes]) -> None:
     sent = msgspec.msgpack.decode(msgspec.msgpack.encode(process_with_id(child.pid)), type=Process)
-    watch = Watch.restored(sent)
+    watch = ProcessWatch.restored(sent)
     assert not watch.has_exited()
     child.kill()
     child.wait()
@@ -35,7 +35,7 @@ def test_a_process_is_identified_across_daemons(child: subprocess.Popen[bytes]) 
 def test_another_process_with_the_same_id_is_distinguished(child: subprocess.Popen[bytes]) -> None:
     before = process_with_id(child.pid)
     for born in ("another boot " + before.born.split()[-1], before.born + "0"):
-        watch = Watch.restored(Process(child.pid, born))
+        watch = ProcessWatch.restored(Process(child.pid, born))
         assert watch.has_exited()
         watch.close()
 
@@ -44,20 +44,20 @@ def test_a_process_that_had_ended_before_is_over(child: subprocess.Popen[bytes])
     name = process_with_id(child.pid)
     child.kill()
     child.wait()
-    assert Watch.restored(name).has_exited()
+    assert ProcessWatch.restored(name).has_exited()
 
 
 def test_a_process_that_cannot_be_watched_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process_watch, "_pidfd_of", lambda pid: None)
     unknown = Process(0, "")
     assert process_with_id(0) == unknown
-    assert not Watch.restored(unknown).has_exited()
+    assert not ProcessWatch.restored(unknown).has_exited()
 
 
 def test_watching_leaves_no_descriptors() -> None:
     before = open_descriptors()
     for _ in range(10):
-        watch = Watch.restored(process_with_id(os.getpid()))
+        watch = ProcessWatch.restored(process_with_id(os.getpid()))
         assert not watch.has_exited()
         watch.close()
         watch.close()
@@ -66,7 +66,7 @@ def test_watching_leaves_no_descriptors() -> None:
 
 
 def test_a_process_whose_descriptor_others_closed_is_not_over(child: subprocess.Popen[bytes]) -> None:
-    watch = Watch(child.pid)
+    watch = ProcessWatch(child.pid)
     assert watch._pidfd is not None
     os.close(watch._pidfd)
     assert not watch.has_exited()

@@ -117,13 +117,13 @@ def read(data: bytes) -> Data:
     """Return the written form of a value; raise ProtocolError if `encode` did not write the bytes."""
     try:
         check_opcodes(data)
-        return _Reader(io.BytesIO(data)).load()
+        return _ValueReader(io.BytesIO(data)).load()
     except Exception as error:
         # The bytes of a peer may raise any exception.
         raise ProtocolError(f"malformed value: {type(error).__name__}: {error}") from error
 
 
-class _Reader(Unpickler):
+class _ValueReader(Unpickler):
     def persistent_load(self, pid: Any) -> Any:
         # A frozenset is written as a `Reduced` here, not as a persistent id.
         if type(pid) is list:

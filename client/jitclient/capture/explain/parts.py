@@ -25,7 +25,7 @@ _LONG_BYTES = 256
 _NAME = 10  # position in the form of a code object
 
 
-class Part(NamedTuple):
+class CapturePart(NamedTuple):
     """Part of what a function depends on; parts with equal label and digest are equal.
 
     Attributes:
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 def parts_of(
     payload: bytes, locations: bytes = b"", extras: Mapping[int, str] | None = None, name: str = ""
-) -> tuple[Part, ...]:
+) -> tuple[CapturePart, ...]:
     """Divide a capture into parts.
 
     Args:
@@ -97,7 +97,7 @@ class _Drafts:
         self._heads: set[int] = set()  # objects that a slot holds directly
         self._queue: deque[tuple[int, str]] = deque()
 
-    def finished(self) -> tuple[Part, ...]:
+    def finished(self) -> tuple[CapturePart, ...]:
         """Assign every object to a part, and return the parts in the order in which they were reached."""
         while self._queue:
             number, label = self._queue.popleft()
@@ -105,7 +105,7 @@ class _Drafts:
             for needed in references(self._items[number].needs):
                 self._claim(needed, label)
         return tuple(
-            Part(label, digest(to_bytes(draft.content), 8), draft.text, draft.where, draft.code)
+            CapturePart(label, digest(to_bytes(draft.content), 8), draft.text, draft.where, draft.code)
             for label, draft in self._drafts.items()
         )
 

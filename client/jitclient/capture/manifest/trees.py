@@ -105,7 +105,7 @@ def text_of_state(state: bytes) -> str:
 
 def _walked(value: Any, memo: "Memo", first: "First | None") -> tuple[Tree, int]:
     """Return the description of a value, and the number of parts that were described."""
-    walk = _Walk(memo, first)
+    walk = _TreeWalk(memo, first)
     try:
         tree = walk.tree(value)
     except TooLargeError:
@@ -154,7 +154,7 @@ First = dict[int, tuple[Any, Any]]
 """By id: a container or an object, which is kept alive; a copy of its contents when it was first found."""
 
 
-class _Walk:
+class _TreeWalk:
     """The description of one value.
 
     A repeated object is described by its number, and so is a definition that refers to numbered objects.
@@ -288,7 +288,7 @@ class _Walk:
         around = self._weak_around | {id(value)}
         return (
             "weak",
-            *sorted(bytes_of(tuple(map(_Walk(self._memo, self._first, around).tree, row))) for row in list(rows)),
+            *sorted(bytes_of(tuple(map(_TreeWalk(self._memo, self._first, around).tree, row))) for row in list(rows)),
         )
 
     def _reference(self, value: Any) -> Tree:
@@ -457,37 +457,37 @@ def _items(value: Any) -> list[tuple[Any, Any]]:
     return list((dict(value) if type(value) is dict else value).items())
 
 
-_Describe = Callable[[_Walk, Any], Tree]
+_Describe = Callable[[_TreeWalk, Any], Tree]
 
 _BY_TYPE: dict[type, _Describe] = {
-    **dict.fromkeys((dict, types.MappingProxyType), _Walk._dict),
-    **dict.fromkeys((list, collections.deque, *map(type, ({}.keys(), {}.values(), {}.items()))), _Walk._list),
-    **dict.fromkeys((set, frozenset), _Walk._set),
-    **dict.fromkeys(_BUILTIN, _Walk._builtin),
-    **dict.fromkeys((staticmethod, classmethod), _Walk._bound),
-    **dict.fromkeys((weakref.ref, weakref.KeyedRef), _Walk._reference),
-    **dict.fromkeys(_WEAK, _Walk._weak),
-    **dict.fromkeys((array.array, bytearray, memoryview), _Walk._buffer),
-    tuple: _Walk._tuple,
+    **dict.fromkeys((dict, types.MappingProxyType), _TreeWalk._dict),
+    **dict.fromkeys((list, collections.deque, *map(type, ({}.keys(), {}.values(), {}.items()))), _TreeWalk._list),
+    **dict.fromkeys((set, frozenset), _TreeWalk._set),
+    **dict.fromkeys(_BUILTIN, _TreeWalk._builtin),
+    **dict.fromkeys((staticmethod, classmethod), _TreeWalk._bound),
+    **dict.fromkeys((weakref.ref, weakref.KeyedRef), _TreeWalk._reference),
+    **dict.fromkeys(_WEAK, _TreeWalk._weak),
+    **dict.fromkeys((array.array, bytearray, memoryview), _TreeWalk._buffer),
+    tuple: _TreeWalk._tuple,
     range: lambda walk, value: ("range", value.start, value.stop, value.step),
-    slice: _Walk._slice,
+    slice: _TreeWalk._slice,
     type(...): lambda walk, value: ("constant", "..."),
     type(NotImplemented): lambda walk, value: ("constant", "NotImplemented"),
-    types.MethodType: _Walk._method,
+    types.MethodType: _TreeWalk._method,
     types.GenericAlias: lambda walk, value: ("alias", walk.tree(value.__origin__), walk.tree(value.__args__)),
-    types.GeneratorType: _Walk._generator,
-    property: _Walk._property,
-    functools._lru_cache_wrapper: _Walk._wrapper,
-    functools.partial: _Walk._partial,
-    contextvars.ContextVar: _Walk._context_var,
-    re.Pattern: _Walk._pattern,
-    random.Random: _Walk._random,
+    types.GeneratorType: _TreeWalk._generator,
+    property: _TreeWalk._property,
+    functools._lru_cache_wrapper: _TreeWalk._wrapper,
+    functools.partial: _TreeWalk._partial,
+    contextvars.ContextVar: _TreeWalk._context_var,
+    re.Pattern: _TreeWalk._pattern,
+    random.Random: _TreeWalk._random,
 }
 
 _BY_BASE: tuple[tuple[type, _Describe], ...] = (
-    (types.ModuleType, _Walk._module),
-    (threading.local, _Walk._object),
-    (enum.Enum, _Walk._enum),
+    (types.ModuleType, _TreeWalk._module),
+    (threading.local, _TreeWalk._object),
+    (enum.Enum, _TreeWalk._enum),
 )
 
 _COPIES: tuple[tuple[type, Callable[[Any], Any]], ...] = (

@@ -12,7 +12,7 @@ _REPLACED = ("_compile_and_write_cache", "_infer_params", "compile", "jit", "low
 """Functions in jax's modules that a run replaces itself."""
 
 
-class Prepared(NamedTuple):
+class PreparedOperation(NamedTuple):
     """A traced operation, the input and the result of lowering it, and the functions called for it.
 
     `name` and `how` are the arguments with which JAX lowered the operation, and `module` is the result. `called` has
@@ -34,7 +34,7 @@ class Prepared(NamedTuple):
         return (self.name, self.how) == (name, {**how, "backend": None})
 
 
-prepared: dict[recipes.Recipe, Prepared | None] = {}
+prepared: dict[recipes.Recipe, PreparedOperation | None] = {}
 """Operations that this process, or the one that forked it, tried to prepare; None for those that cannot be."""
 
 
@@ -50,19 +50,19 @@ def prepare(recipe: recipes.Recipe) -> None:
         prepared[recipe] = _prepare(recipe)
 
 
-def _prepare(recipe: recipes.Recipe) -> Prepared:
+def _prepare(recipe: recipes.Recipe) -> PreparedOperation:
     import jax
 
     own = internals.stages()
     if not defaults.settings_unchanged():
         raise ValueError("the settings are not those of a new process")
     operation, args, kwargs = recipes.read(recipe)
-    found, called = list[Prepared](), list[Any]()
+    found, called = list[PreparedOperation](), list[Any]()
 
     def lower(name: str, jaxpr: Any, **how: Any) -> Any:
         result = own.lower(name, jaxpr, **how)
         if not (result.keepalive or result.host_callbacks):
-            found.append(Prepared(traced, name, {**how, "backend": None}, result, called))
+            found.append(PreparedOperation(traced, name, {**how, "backend": None}, result, called))
         return result
 
     try:

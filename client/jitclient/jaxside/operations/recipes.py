@@ -58,7 +58,7 @@ def read(recipe: Recipe) -> tuple[Any, Any, Any]:
     def stand_in(leaf: Any) -> Any:
         return jax.ShapeDtypeStruct(**leaf._asdict()) if isinstance(leaf, _Type) else leaf
 
-    where, arguments = _Unpickler(io.BytesIO(recipe)).load()
+    where, arguments = _RecipeUnpickler(io.BytesIO(recipe)).load()
     return _operation(*where), *jax.tree.map(stand_in, arguments, is_leaf=lambda leaf: isinstance(leaf, _Type))
 
 
@@ -109,7 +109,7 @@ def _type_of(leaf: Any) -> _Type:
     return _Type(found.shape, found.dtype, found.weak_type)
 
 
-class _Unpickler(pickle.Unpickler):
+class _RecipeUnpickler(pickle.Unpickler):
     """Unpickler that imports no modules."""
 
     def find_class(self, module: str, name: str) -> Any:

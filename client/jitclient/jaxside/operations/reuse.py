@@ -5,7 +5,7 @@ from typing import Any
 
 from jitclient.jaxside import internals
 from jitclient.jaxside.operations import defaults, recipes
-from jitclient.jaxside.operations.preparation import Prepared, prepared
+from jitclient.jaxside.operations.preparation import PreparedOperation, prepared
 
 _MAX_RECORDED = 300
 _MAX_BYTES = 4096
@@ -13,7 +13,7 @@ _MAX_BYTES = 4096
 traced_recipes: dict[recipes.Recipe, None] = {}
 """The recipes of operations that this process traced because they were not prepared."""
 
-_asked_for: dict[int, tuple[Any, Prepared]] = {}
+_asked_for: dict[int, tuple[Any, PreparedOperation]] = {}
 """The jaxprs that this process is about to lower, by id, each with the prepared operation that it belongs to."""
 
 

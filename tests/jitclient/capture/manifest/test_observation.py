@@ -605,13 +605,13 @@ def test_an_object_under_many_names_is_described_once(package: Write, monkeypatc
         f"shared = [[n] for n in range(1000)]\n{' = '.join(names)} = shared\ndef op(): return {', '.join(names)}"
     )
     walks: list[Any] = []
-    walk = trees._Walk.tree
+    walk = trees._TreeWalk.tree
 
     def counted(self: Any, value: Any) -> Any:
         walks.append(value)
         return walk(self, value)
 
-    monkeypatch.setattr(trees._Walk, "tree", counted)
+    monkeypatch.setattr(trees._TreeWalk, "tree", counted)
     reads = reads_of(one.op)
     assert {f"mf_one:{name}" for name in names} <= set(reads.names)
     assert sum(value is one.shared for value in walks) == 2  # before and after the trace

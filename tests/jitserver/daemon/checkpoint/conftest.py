@@ -13,7 +13,7 @@ from jitserver.daemon.arrays.named_arrays import NamedArrays, NamedTree
 from jitserver.daemon.checkpoint.checkpoint import Checkpoint
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.registry import Sessions
-from jitserver.daemon.sessions.session import EntryOf, Session
+from jitserver.daemon.sessions.session import DaemonSession, EntryOf
 from jitserver.programs.devices import device_arrays
 from jitserver.store import checked_files
 
@@ -29,7 +29,7 @@ class Daemon:
         self.checkpoint = Checkpoint(root)
         self.checkpoint.restore(self.kept, self.sessions, entry_of)
 
-    def begin(self, held: dict[int, Any], pid: int = 0) -> Session:
+    def begin(self, held: dict[int, Any], pid: int = 0) -> DaemonSession:
         session, _ = self.sessions.begin(pid or os.getpid())
         session.arrays |= held
         return session
@@ -51,11 +51,11 @@ class Daemon:
         self.leave(deadline)
         return Daemon(self.root)
 
-    def resume(self, token: bytes) -> Session | None:
+    def resume(self, token: bytes) -> DaemonSession | None:
         resumed = self.sessions.resume(token, os.getpid())
         return resumed and resumed[0]
 
-    def back(self, session: Session) -> Session:
+    def back(self, session: DaemonSession) -> DaemonSession:
         found = self.resume(session.token)
         assert found is not None
         return found

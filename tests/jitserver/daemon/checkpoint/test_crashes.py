@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.programs.failures import Failed
 
 from .conftest import Daemon
@@ -58,14 +58,14 @@ def daemons(tmp_path: Path) -> Iterator[Iterator[Daemon]]:
     return (Daemon(tmp_path / str(number)) for number in itertools.count())
 
 
-def filled(daemon: Daemon) -> list[Session]:
+def filled(daemon: Daemon) -> list[DaemonSession]:
     """A name and two sessions that share an array, and have others."""
     shared = jnp.arange(10)
     daemon.keep("data", [shared, jnp.zeros(3)])
     return [daemon.begin({1: shared, 2: jnp.full(5, number), 3: jnp.arange(2)}) for number in range(2)]
 
 
-def found(daemon: Daemon, sessions: list[Session]) -> list[bool]:
+def found(daemon: Daemon, sessions: list[DaemonSession]) -> list[bool]:
     """Which of the name and the sessions exist; asserts that they are correct, and the disk is empty afterwards."""
     assert {path.name for path in daemon.files("arrays")} == daemon.checkpoint._manifests._named()
     there, shared = [daemon.names() == ["data"]], set()
@@ -100,7 +100,7 @@ def test_killed_during_a_save(daemons: Iterator[Daemon]) -> None:
     assert [sum(there) for there in outcomes] == sorted(sum(there) for there in outcomes)
 
 
-STEPS: dict[str, Callable[[Daemon, Session], object]] = {
+STEPS: dict[str, Callable[[Daemon, DaemonSession], object]] = {
     "the name comes back": lambda daemon, _: daemon.leaves("data"),
     "the name is given up": lambda daemon, _: daemon.kept.forget("data"),
     "a session comes back": lambda daemon, session: daemon.back(session),

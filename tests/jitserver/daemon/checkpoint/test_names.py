@@ -14,7 +14,7 @@ import pytest
 from jitserver.daemon import array_usage
 from jitserver.daemon.arrays.named_arrays import NamedTree
 from jitserver.daemon.checkpoint.store import ArrayStore
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.programs.devices import device_arrays
 from jitserver.programs.devices.memories import LEAST_BYTES, default
 from jitserver.programs.failures import Failed
@@ -158,7 +158,7 @@ class Shared:
     def restart(self) -> None:
         self.daemon = self.daemon.restart()
 
-    def back(self) -> Session:
+    def back(self) -> DaemonSession:
         found = self.daemon.back(self.session)
         assert np.array_equal(found.array(2), np.ones(2))
         return found

@@ -19,7 +19,7 @@ from jitclient.capture.codec import values
 from jitclient.errors import DaemonLost
 from jitserver.daemon.checkpoint import manifests
 from jitserver.daemon.checkpoint.store import ArrayStore
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.programs.devices import device_arrays
 from jitserver.programs.failures import Failed, failure_of
 from jitserver.system.process_watch import Process
@@ -259,7 +259,7 @@ def test_if_the_folder_cannot_be_made_all_is_lost_with_a_warning(
     assert "checkpoint: cannot be written" in caplog.text
 
 
-def says(session: Session, handle: int, *words: str) -> None:
+def says(session: DaemonSession, handle: int, *words: str) -> None:
     with pytest.raises(Failed) as caught:
         session.array(handle)
     failure = caught.value.failure

@@ -9,14 +9,14 @@ import pytest
 
 from jitclient.errors import ArrayLost
 from jitserver.daemon.arrays.budget import ArrayBudget
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 
 
 class OldRun:
     """A Run that began on a connection that has broken since; another connection has taken over."""
 
     def __init__(self) -> None:
-        self.session = Session(0, ArrayBudget())
+        self.session = DaemonSession(0, ArrayBudget())
         self.order = self.session.order(b"client")
         self.old, self.new = self.session.attach(0) or 0, 0
         self.order.take_over("old")
@@ -118,7 +118,7 @@ def test_the_old_connection_begins_no_more_runs(run: OldRun) -> None:
 
 
 def test_clients_that_have_exited_leave_nothing() -> None:
-    session, running = Session(os.getpid(), ArrayBudget()), subprocess.Popen(["sleep", "infinity"])
+    session, running = DaemonSession(os.getpid(), ArrayBudget()), subprocess.Popen(["sleep", "infinity"])
     try:
         for number in range(100):
             exited = subprocess.Popen(["true"])
@@ -145,7 +145,7 @@ def test_clients_that_have_exited_leave_nothing() -> None:
 
 
 def test_two_old_runs_of_one_session_do_not_wait_for_each_other() -> None:
-    session = Session(0, ArrayBudget())
+    session = DaemonSession(0, ArrayBudget())
     begun, ended = threading.Barrier(3), []
 
     def run(client: bytes) -> None:

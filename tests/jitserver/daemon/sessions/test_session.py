@@ -16,7 +16,7 @@ from jitclient.errors import ProgramLost
 from jitserver.daemon.arrays.budget import ArrayBudget
 from jitserver.daemon.sessions import presence
 from jitserver.daemon.sessions.registry import Sessions
-from jitserver.daemon.sessions.session import Session
+from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.store.entry import Entry, KeyComponents
 
 from ....descriptors import open_descriptors
@@ -104,7 +104,7 @@ def test_as_many_losses_are_remembered_as_clients_may_ask_about(clock: Clock) ->
     assert list(sessions.lost) == lost[1:]
 
 
-def missed(sessions: Sessions, handles: int = 1) -> Session:
+def missed(sessions: Sessions, handles: int = 1) -> DaemonSession:
     """A session with arrays, of a client on another machine whose link has broken now."""
     session, first = sessions.begin(0)
     session.keep(first, ["array"] * handles)
@@ -268,7 +268,7 @@ def test_what_made_an_array_is_known_until_a_restart_or_a_release() -> None:
     assert session.makers.keys() == {3}
     state, arrays = session.hand_over()
     saved: Any = SimpleNamespace(load=lambda: arrays, discard=lambda: None)
-    after = Session.restored(state, saved, lambda key: maker, ArrayBudget())
+    after = DaemonSession.restored(state, saved, lambda key: maker, ArrayBudget())
     after.load()
     after.keep(9, [object()], 0)
     after.executable(0)

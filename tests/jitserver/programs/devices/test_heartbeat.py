@@ -4,12 +4,12 @@ import jax
 import pytest
 
 from jitclient.errors import DaemonUnavailable
-from jitserver.programs.devices.heartbeat import Health, Heartbeat
+from jitserver.programs.devices.heartbeat import DeviceHeartbeat, Health
 from jitserver.programs.failures import is_internal
 
 
 def test_healthy_devices_pass_each_beat() -> None:
-    heartbeat = Heartbeat()
+    heartbeat = DeviceHeartbeat()
     for _ in range(2):
         heartbeat.beat()
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from jitserver.programs.traces import lock
-from jitserver.programs.traces.lock import Busy, TraceLock
+from jitserver.programs.traces.lock import TraceBusy, TraceLock
 
 
 def test_a_trace_waits_for_the_current_one() -> None:
@@ -35,7 +35,7 @@ def test_a_trace_waits_for_the_current_one() -> None:
 def test_no_trace_waits_for_a_long_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "_PATIENCE_SECONDS", 0.0)
     traces = TraceLock()
-    with traces.taken(), pytest.raises(Busy, match="busy with a long trace"), traces.taken():
+    with traces.taken(), pytest.raises(TraceBusy, match="busy with a long trace"), traces.taken():
         raise AssertionError("two at once")
     with traces.taken():
         pass

@@ -9,7 +9,7 @@ import pytest
 
 from jitclient.wire.messages import Lookup, Prepare, Signature
 from jitserver.store.entry import KeyComponents, Stored
-from jitserver.store.share.options import Options
+from jitserver.store.share.options import LabOptions
 from jitserver.store.share.share import Share
 from jitserver.store.share.storage import Storage
 
@@ -26,7 +26,7 @@ def member(url: str) -> Callable[..., Share]:
     """A machine of the lab, whose options may differ."""
 
     def member(**more: Any) -> Share:
-        return Share(Storage(Options(**{"url": url, "key": KEY, **more})))
+        return Share(Storage(LabOptions(**{"url": url, "key": KEY, **more})))
 
     return member
 

@@ -5,30 +5,30 @@ from pathlib import Path
 import pytest
 
 from jitclient.errors import SettingsError
-from jitserver.store.share.options import Options
+from jitserver.store.share.options import LabOptions
 
 SECRET = "0123456789abcdef"
 SET = {"JITSERVER_SHARE": "file:///nfs/jit/", "JITSERVER_SHARE_KEY": SECRET}
 
 
 def test_without_a_url_there_is_none() -> None:
-    assert Options.from_environment({"JITSERVER_SHARE_KEY": SECRET}) is None
+    assert LabOptions.from_environment({"JITSERVER_SHARE_KEY": SECRET}) is None
 
 
 def test_what_is_set_holds(tmp_path: Path) -> None:
-    assert Options.from_environment(SET) == Options("file:///nfs/jit", SECRET.encode(), writes=True)
-    assert Options.from_environment({**SET, "JITSERVER_SHARE_MODE": "read"}) == Options(
+    assert LabOptions.from_environment(SET) == LabOptions("file:///nfs/jit", SECRET.encode(), writes=True)
+    assert LabOptions.from_environment({**SET, "JITSERVER_SHARE_MODE": "read"}) == LabOptions(
         "file:///nfs/jit", SECRET.encode(), writes=False
     )
     file = tmp_path / "key"
     file.write_text(f"{SECRET}\n")
     file.chmod(0o640)
     given = {"JITSERVER_SHARE": "s3://lab", "JITSERVER_SHARE_KEY_FILE": str(file)}
-    assert Options.from_environment(given) == Options("s3://lab", SECRET.encode())
+    assert LabOptions.from_environment(given) == LabOptions("s3://lab", SECRET.encode())
 
 
 def test_the_key_is_not_shown() -> None:
-    assert SECRET not in repr(Options.from_environment(SET))
+    assert SECRET not in repr(LabOptions.from_environment(SET))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_key_is_not_shown() -> None:
 )
 def test_what_is_wrong_is_named(change: dict[str, str], says: str) -> None:
     with pytest.raises(SettingsError, match=says):
-        Options.from_environment({**SET, **change})
+        LabOptions.from_environment({**SET, **change})
 
 
 def test_a_key_that_all_can_read_is_refused(tmp_path: Path) -> None:
@@ -52,4 +52,4 @@ def test_a_key_that_all_can_read_is_refused(tmp_path: Path) -> None:
     file.write_text(SECRET)
     file.chmod(0o644)
     with pytest.raises(SettingsError, match="other users can use it"):
-        Options.from_environment({"JITSERVER_SHARE": "s3://lab", "JITSERVER_SHARE_KEY_FILE": str(file)})
+        LabOptions.from_environment({"JITSERVER_SHARE": "s3://lab", "JITSERVER_SHARE_KEY_FILE": str(file)})

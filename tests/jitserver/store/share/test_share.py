@@ -11,7 +11,7 @@ import pytest
 from jitserver.store.entry import Stored
 from jitserver.store.share import entries, share, storage
 from jitserver.store.share.objects import Objects
-from jitserver.store.share.options import Options
+from jitserver.store.share.options import LabOptions
 from jitserver.store.share.share import Share
 from jitserver.store.share.storage import Storage
 
@@ -231,7 +231,7 @@ def test_what_the_storage_forbids_is_missing_and_the_rest_is_found(
 
 
 def test_a_storage_whose_library_is_missing_is_as_one_that_fails(member: Callable[..., Share]) -> None:
-    asking = Share(Storage(Options("nonsense://x", b"a secret of the project")))
+    asking = Share(Storage(LabOptions("nonsense://x", b"a secret of the project")))
     asking.storage.connect()
     assert asking.lists_of("b1") == {}
     assert asking.status().why_off.startswith("SettingsError: JITSERVER_SHARE='nonsense://x'")
