@@ -117,6 +117,8 @@ def _end_of(names: Names, name: str, chain: Chain) -> tuple[str, Any]:
     value = names.get(name, ABSENT)
     place = _place_of_global(names, name, value)
     for part, after in zip(chain, (*chain[1:], ""), strict=False):
+        if part == "__dict__":
+            break
         below = attribute(value, part)
         is_module = issubclass(type(value), ModuleType)
         if below is ABSENT and place and issubclass(type(value), threading.local):

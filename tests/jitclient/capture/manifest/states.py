@@ -411,6 +411,13 @@ STATES = {
         "    def six(self, x): return x * 6\nclass S(B): pass\ns = S()\ndef op(x): return s.go(x)",
         "P.S.go = P.B.five if G == '5' else P.B.six",
     ),
+    "attributes of a class by its dictionary": State(
+        "class T:\n    a = 1.0\ndef op(x):\n    return x * sum(v for k, v in T.__dict__.items() if k[0] != '_')",
+        "P.T.b = float(G)",
+    ),
+    "attribute of a class by its dictionary, in user code": State(
+        "class T:\n    a = 1.0", "P.T.b = float(G)", "def f(x): return x * P.T.__dict__.get('b', 2.0)"
+    ),
     "value of a member of an enum": State(
         "import enum\nclass E(enum.Enum):\n    A = 2.0\nMODE = E.A\ndef op(x): return x * MODE.value",
         "P.E.A._value_ = float(G)",
