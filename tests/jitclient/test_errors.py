@@ -151,20 +151,24 @@ def test_with_local_fallback_it_runs_here_and_warns_once(run_script: Callable[..
         os.environ["JITSERVER_FALLBACK"] = "local"
         import jitclient
 
+        handled = []
+
         @jitclient.jit
         def reads(x):
+            handled.append(repr(sys.exception()))
             return x + len(os.environ["LANG_OF_TEST"])
 
         os.environ["LANG_OF_TEST"] = "abc"
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             values = [float(reads(1.0)), float(reads(2.0))]
-        print(json.dumps([values, [str(w.message) for w in caught if "this process" in str(w.message)]]))
+        print(json.dumps([values, [str(w.message) for w in caught if "this process" in str(w.message)], handled]))
         """,
         env={"JITSERVER_ADDRESS": "unix:/nonexistent/d.sock"},
     )
-    values, warned = result
+    values, warned, handled = result
     assert values == [4.0, 5.0]
+    assert {*handled} == {"None"}  # an exception of the user's would have ours as its context
     assert len(warned) == 1
     assert "reads runs in this process, on the cpu: " in warned[0]
 

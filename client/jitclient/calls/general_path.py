@@ -97,6 +97,7 @@ class GeneralPath:
             return self.in_process.call(args, kwargs)
         key: _Key | None = None
         program: Program | None = None
+        why: JitserverError
         try:
             call = self._split(args, kwargs)
             key, session = self._key_of(call, here), process.session()
@@ -146,24 +147,17 @@ class GeneralPath:
                 self._here[key] = self._capture, math.inf
             elif isinstance(error, Incompatible) and key is not None:
                 self._here[key] = self._capture, monotonic() + _REFUSED_SECONDS
-            if isinstance(error, OwnFailure) or isinstance(error.__cause__, OwnFailure):
-                # If it is a mistake of the user's, JAX's error says all.
-                result = self._call_here(args, kwargs, error)
-                self._warn(error)
-                return result
-            self._warn(error)
-            return self._call_here(args, kwargs, error)
+            process.session().count_local_run()
+            why = error
         except JitserverError:
             raise
         except Exception as error:
             ran = program is not None and (program.prepared.donated or program.prepared.has_effects)
             if isinstance(error, CallFailed) or ran or settings().fallback == "error":
                 raise
-            wrong = error
-        # Either the user made a mistake, which JAX reports in its own words here, or jitserver failed.
-        result = self.in_process.call(args, kwargs)
-        self._warn(CaptureError(f"jitserver failed ({type(wrong).__name__}: {str(wrong)[:200]}). Please report this"))
-        return result
+            why = OwnFailure(f"jitserver failed ({type(error).__name__}: {str(error)[:200]}). Please report this")
+        # Not within the handlers: an exception of the user's would have ours as its context.
+        return self._call_here(args, kwargs, why.with_traceback(None))  # which holds this frame
 
     def _local_calls(self, program: Program) -> LocalCalls | None:
         """Return the calls that this process makes itself; None if those of a program that has moved in cannot be."""
@@ -217,10 +211,17 @@ class GeneralPath:
             raise ArrayLost(f"a call of {self._name} cannot be repeated at the next daemon: {error}") from error
         raise raised
 
-    def _call_here(self, args: tuple[Any, ...], kwargs: dict[str, Any], why: Exception) -> Any:
-        process.session().count_local_run()
+    def _call_here(self, args: tuple[Any, ...], kwargs: dict[str, Any], why: JitserverError) -> Any:
+        """Make a call in this process, and warn of the reason."""
+        # If it is a mistake of the user's, JAX's error says all.
+        is_ours = isinstance(why, OwnFailure) or isinstance(why.__cause__, OwnFailure)
+        if not is_ours:
+            self._warn(why)
         with compile_log.of_local_run(self._name, why):
-            return self.in_process.call(args, kwargs)
+            result = self.in_process.call(args, kwargs)
+        if is_ours:
+            self._warn(why)
+        return result
 
     def _runs_here(self, key: _Key) -> bool:
         """Return whether such a call runs in this process, and none of its dependencies was rebound since."""
