@@ -175,7 +175,7 @@ def _explained(miss: Miss, difference: str) -> Program:
                 why = CaptureError(f"the program changed data in installed packages: {shown}")
                 return own_program.for_all_processes(miss, why)
     except CaptureError as error:
-        difference = f"{difference}; {error}"
+        difference = "; ".join(dict.fromkeys((difference, str(error))))
     raise _refused(miss, difference)
 
 
