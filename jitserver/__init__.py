@@ -7,13 +7,13 @@ from jitclient.version import __version__ as __version__
 
 def load_ipython_extension(shell: Any) -> None:
     """Do what `%load_ext jitserver` is for: the jits of the cells run on the daemon, and there is a magic."""
-    from jitserver.notebooks import extension
+    from jitserver import notebooks
 
-    extension.load(shell)
+    notebooks.load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """Undo it."""
-    from jitserver.notebooks import extension
+    from jitserver import notebooks
 
-    extension.unload(shell)
+    notebooks.unload(shell)

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from jitclient.api.console_scripts import resolved
-from jitclient.core import report_form
 from jitclient.core.notices import print_notice
-from jitclient.core.settings import settings
+from jitclient.core.settings import report_form, settings
 from jitclient.errors import DaemonError, SettingsError
 from jitserver.run import fd_passing, helper_address, process_facts
 from jitserver.run.relay import Relay
@@ -68,7 +67,7 @@ def parsed(words: Sequence[str]) -> Command | None:
 
 def _checked(form: str) -> str:
     try:
-        return report_form.checked(form)
+        return report_form(form)
     except ValueError as error:
         raise SettingsError(f"{_REPORT}={error}") from None
 

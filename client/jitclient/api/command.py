@@ -8,13 +8,13 @@ import jitclient
 from jitclient.api import program_end
 from jitclient.api.console_scripts import resolved
 from jitclient.api.run_as_main import run_module, run_script
-from jitclient.core import report_form
+from jitclient.core.settings import report_form
 from jitclient.errors import SettingsError
 
 
 def _form(value: str) -> str:
     try:
-        return report_form.checked(value)
+        return report_form(value)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
 

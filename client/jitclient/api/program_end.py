@@ -5,8 +5,8 @@ import os
 from collections.abc import Callable, Sequence
 
 from jitclient.calls import exit_summary
-from jitclient.core import events, import_times, report_form
-from jitclient.core.settings import report, settings, use_report
+from jitclient.core import events, import_times
+from jitclient.core.settings import is_report_at_exit, is_report_file, report, settings, use_report
 
 _VARIABLE = "JITSERVER_REPORT"
 
@@ -18,7 +18,7 @@ def begin_by_environment() -> None:
         SettingsError: the value of JITSERVER_REPORT, or of another variable, is invalid.
     """
     form = settings().report if os.environ.get(_VARIABLE) else ""
-    if report_form.is_at_exit(form):
+    if is_report_at_exit(form):
         exit_summary.begin_reported(lambda name: _report(form, name, (), None, ""))
 
 
@@ -44,7 +44,7 @@ def begin(
         SettingsError: the value of JITSERVER_REPORT, or of another variable, is invalid.
     """
     use_report(form)
-    if not (form or os.environ.get(_VARIABLE)) or not report_form.is_at_exit(form := report()):
+    if not (form or os.environ.get(_VARIABLE)) or not is_report_at_exit(form := report()):
         exit_summary.begin(None, "--report")
         return
     named = f"-m {name}" if is_module else name
@@ -55,7 +55,7 @@ def _report(
     form: str, name: str, packages: Sequence[str], preloaded: tuple[int, float] | None, why_fresh: str
 ) -> Callable[[], None]:
     """Return the function that makes the report, and keep all events from now on if the report is written to a file."""
-    if not report_form.is_file(form):
+    if not is_report_file(form):
         from jitclient.api.report import print_report  # loads msgspec
 
         return functools.partial(print_report, form, packages, preloaded, why_fresh)

@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, Self
 
-from jitclient.core import report_form
 from jitclient.errors import SettingsError
 
 BOOLEANS = {
@@ -16,6 +15,9 @@ BOOLEANS = {
     **dict.fromkeys(("0", "false", "f", "no", "n", "off"), False),
 }
 """Values of environment variables that mean true and false, as in JAX's settings."""
+
+_PRINTED_REPORTS = ("text", "json")
+_SUFFIXES_OF_REPORTS = (".html", ".json")
 
 
 class Settings(NamedTuple):
@@ -91,6 +93,27 @@ def use_report(form: str) -> None:
     _given_report = form
 
 
+def report_form(value: str) -> str:
+    """Return the form of a report that a value names, or the path of the file to write.
+
+    Raises:
+        ValueError: the value is neither.
+    """
+    if value in ("off", "lines") or is_report_at_exit(value):
+        return value
+    raise ValueError(f"{value!r}: expected 'off', 'lines', 'text', 'json', or a file whose name ends in .html or .json")
+
+
+def is_report_at_exit(form: str) -> bool:
+    """Return whether a report is made at the exit: it is printed on stderr, or written to a file."""
+    return form in _PRINTED_REPORTS or is_report_file(form)
+
+
+def is_report_file(form: str) -> bool:
+    """Return whether the report is written to a file."""
+    return os.path.splitext(form)[1] in _SUFFIXES_OF_REPORTS
+
+
 def _boolean(environment: Mapping[str, str], name: str) -> bool:
     text = environment.get(name, "1")
     if text.lower() not in BOOLEANS:
@@ -112,7 +135,7 @@ def _seconds(environment: Mapping[str, str], name: str, default: str) -> float:
 def _report(environment: Mapping[str, str], name: str) -> str:
     value = environment.get(name, "")
     try:
-        return report_form.checked(value) if value else ""
+        return report_form(value) if value else ""
     except ValueError as error:
         raise SettingsError(f"{name}={error}") from None
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from jitclient.core.settings import Settings
+from jitclient.core.settings import Settings, is_report_at_exit, is_report_file, report_form
 from jitclient.errors import SettingsError
 
 
@@ -54,3 +54,19 @@ NAMES = ("AUTOSTART", "CLIENT_CACHE", "CLIENT_DEVICE", "FALLBACK", "REPORT", "TI
 def test_a_bad_value_names_the_variable(name: str) -> None:
     with pytest.raises(SettingsError, match=f"{name}='perhaps'"):
         Settings.from_environment({name: "perhaps"})
+
+
+@pytest.mark.parametrize(
+    ("form", "is_file"),
+    [("off", None), ("lines", None), ("text", False), ("json", False), ("a/b.html", True), ("b.json", True)],
+)
+def test_forms_of_reports(form: str, is_file: bool | None) -> None:
+    assert report_form(form) == form
+    assert is_report_file(form) == bool(is_file)
+    assert is_report_at_exit(form) == (is_file is not None)
+
+
+@pytest.mark.parametrize("form", ["html", "run.txt", "run.html.gz", ".html", "run", ""])
+def test_other_forms_of_reports_are_refused(form: str) -> None:
+    with pytest.raises(ValueError, match=r"expected 'off', 'lines', 'text', 'json', or a file .* in \.html or \.json"):
+        report_form(form)

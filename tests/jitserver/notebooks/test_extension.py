@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from jitserver.notebooks import progress_display
-from jitserver.notebooks.progress_display import ProgressDisplay
+from jitserver import notebooks
+from jitserver.notebooks import ProgressDisplay
 
 SHELL = """
     import contextlib, io, json, os, sys
@@ -86,7 +86,7 @@ def test_unloading_leaves_an_installation_of_the_users_own(own: Any) -> None:
 def test_a_line_that_was_removed_does_not_return(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     handle = SimpleNamespace(update=lambda html: shown.append(html.data))
-    monkeypatch.setattr(progress_display, "display", lambda html, display_id: handle)
+    monkeypatch.setattr(notebooks, "display", lambda html, display_id: handle)
 
     class EndsInTheMeantime(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
@@ -113,8 +113,8 @@ def test_a_line_below_the_cell_shows_the_work_and_disappears(monkeypatch: pytest
         shown.append(html.data)
         return Handle()
 
-    monkeypatch.setattr(progress_display, "display", display)
-    monkeypatch.setattr(progress_display, "_PERIOD_SECONDS", 0.01)
+    monkeypatch.setattr(notebooks, "display", display)
+    monkeypatch.setattr(notebooks, "_PERIOD_SECONDS", 0.01)
     short = ProgressDisplay("compiling f(f32[3])")
     short.stop()
     assert not shown

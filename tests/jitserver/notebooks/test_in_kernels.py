@@ -20,13 +20,13 @@ import nbclient, nbformat
 SETUP = '''%load_ext jitserver
 import os, jax, jax.numpy as jnp
 from jitclient.core import progress
-from jitserver.notebooks import progress_display
-shows = progress_display.display
+from jitserver import notebooks
+shows = notebooks.display
 def display(*args, **kwargs):
     shown = shows(*args, **kwargs)
     os.open(GATE, os.O_RDONLY | os.O_NONBLOCK)  # now the trace may end
     return shown
-progress_display.display, progress.PATIENCE_SECONDS = display, 0.0
+notebooks.display, progress.PATIENCE_SECONDS = display, 0.0
 @jax.jit
 def step(params, x):
     WAITS

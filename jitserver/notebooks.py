@@ -1,15 +1,26 @@
-"""The magic `%jitserver`."""
+"""Extension of IPython: `%load_ext jitserver` has the jits of a notebook's cells run on the daemon.
 
+The magic `%jitserver` shows what they use. While the daemon compiles for a cell, a line below it says so.
+"""
+
+import html
 import shlex
+import threading
+import time
 from typing import Any
 
 import msgspec
 from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_magic, magics_class
+from IPython.display import HTML, DisplayHandle, display
 
 from jitclient.api import keeping
 from jitclient.api.report import lines, report_of
+from jitclient.api.switch import Installed, install
+from jitclient.core import progress
 from jitclient.core.settings import settings
+from jitclient.core.threads import Thread
 from jitclient.errors import JitserverError
 from jitclient.session.handshake import ask
 from jitclient.wire import labels
@@ -17,6 +28,32 @@ from jitclient.wire.introspection import Status
 from jitclient.wire.messages import Verb
 
 _USAGE = "Use %jitserver, %jitserver keep NAME ... or %jitserver kept NAME ..."
+_PERIOD_SECONDS = 1.0
+
+_installed: list[Installed] = []
+
+
+def load(shell: InteractiveShell) -> None:
+    """Have `jax.jit` in the cells run on the daemon, and add the magic."""
+    _installed.append(install())
+    shell.register_magics(JitserverMagics)
+    if _has_cells(shell):
+        progress.display_with(ProgressDisplay)
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Undo that, but no other `install`. Functions that were jitted in between still run on the daemon."""
+    while _installed:
+        _installed.pop().__exit__()
+    progress.display_with(None)
+    for kind, names in JitserverMagics.magics.items():
+        for name in names:
+            shell.magics_manager.magics[kind].pop(name, None)
+
+
+def _has_cells(shell: Any) -> bool:
+    """Return whether the shell shows rich output below its cells, as kernels of Jupyter do, and no terminal."""
+    return hasattr(shell, "kernel")
 
 
 @magics_class
@@ -72,3 +109,41 @@ class JitserverMagics(Magics):
             print(f"daemon    none: {error}")
         for each in lines(report_of()):
             print(each)
+
+
+class ProgressDisplay:
+    """Line that says what is done and for how long, and disappears at the end."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._began = time.monotonic()
+        self._handle: DisplayHandle | None = None
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Show the line."""
+        self._handle = display(self._line(), display_id=True)
+        Thread(self._refresh, "progress").start()
+
+    def describe(self, text: str) -> None:
+        """Show another text."""
+        self._text = text
+
+    def stop(self) -> None:
+        """Remove the line, if it is shown."""
+        with self._lock:
+            self._stopped.set()
+            if self._handle is not None:
+                self._handle.update(HTML(""))
+
+    def _refresh(self) -> None:
+        assert self._handle is not None
+        while not self._stopped.wait(_PERIOD_SECONDS):
+            with self._lock:  # the line must not return after it was removed
+                if not self._stopped.is_set():
+                    self._handle.update(self._line())
+
+    def _line(self) -> HTML:
+        seconds = time.monotonic() - self._began
+        return HTML(f"<progress></progress> <code>{html.escape(self._text)}</code> {seconds:.0f} s")
