@@ -1,4 +1,4 @@
-"""What one helper has found of imports, the next does not look for again, nor does a run, unless something changed."""
+"""Findings of one helper about imports: the next does not look again, nor does a run, unless something changed."""
 
 import json
 import os
