@@ -34,6 +34,8 @@ def copy_cache(source: str, destination: str, keys: tuple[str, ...]) -> None:
     """
     if source in (destination, _LAB):
         raise click.UsageError("FROM must be `disk` or a file, and TO another place: a daemon asks the lab by itself")
+    if "://" in f"{source} {destination}":
+        raise click.UsageError("a URL is that of the lab's cache: set JITSERVER_SHARE to it, and copy to `lab`")
     counts, left_out = {"programs": 0, "compilations": 0}, collections.Counter[str]()
     try:
         with _destination(destination) as put:
@@ -42,6 +44,8 @@ def copy_cache(source: str, destination: str, keys: tuple[str, ...]) -> None:
                     left_out[why] += 1
                 else:
                     counts[item.name.partition("/")[0]] += 1
+            if keys and not left_out and not any(counts.values()):
+                raise click.ClickException(f"no program of {source} matches {' '.join(keys)}")
     except OSError as error:
         raise click.ClickException(str(error)) from error
     told = {"result": "copied", "from": source, "to": destination, **counts, "left_out": dict(left_out)}
