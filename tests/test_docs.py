@@ -51,7 +51,7 @@ def test_every_command_is_documented() -> None:
     documented = set()
     for row in rows:
         words, *more = re.findall(r"`([^`]+)`", row.split("|")[1])
-        first = re.sub(r" (KEY|NAME|\[).*", "", words)
+        first = re.sub(r" (FROM|KEY|NAME|\[).*", "", words)
         documented |= {first} | {f"{first.rpartition(' ')[0]} {name.split()[0]}" for name in more}
     assert documented == set(commands(main))
 
