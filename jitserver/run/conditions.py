@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
+from jitclient.capture.user_code.installed import OWN_PACKAGES
 from jitserver.run import process_facts
 from jitserver.run.process_state import finders, limits
 
@@ -20,13 +21,22 @@ def _reporting() -> list[object]:
     return [each for each in warnings.filters if each[0] != "ignore"]
 
 
+_TRACERS = (sys.gettrace, sys.getprofile, threading.gettrace, threading.getprofile)
+
+
+def _not_ours(get: Callable[[], Any]) -> Any:
+    """Return a function that traces code, but not that which observes a trace of JAX's, within which imports happen."""
+    found = get()
+    return None if str(getattr(found, "__module__", "")).partition(".")[0] in OWN_PACKAGES else found
+
+
 _WITHOUT_ACCELERATORS = frozenset({"numpy"})
 """Packages that no variable about accelerators concerns: helpers import them even before they know of jax."""
 
 _FILTERS = "the filters of warnings"
 _OF_ALL: Mapping[str, Callable[[], Any]] = {
     "how imports are done": lambda: (builtins.__import__, *sys.path_hooks),
-    "how imports are traced": lambda: (sys.gettrace(), sys.getprofile(), threading.gettrace(), threading.getprofile()),
+    "how imports are traced": lambda: tuple(map(_not_ours, _TRACERS)),
     "the class of loggers": logging.getLoggerClass,
 }
 # Modules of Python that warn when they are imported are left to the runs, and its native code uses no accelerator.

@@ -289,6 +289,16 @@ PROGRAMS = {
         "spawns",
     ),
     "traced": ("import sys; sys.settrace(lambda *_: None); import uses", "uses"),
+    "within a trace of JAX's": (
+        """
+        from jitclient.capture.manifest import observed
+        with observed():
+            def imports():
+                import uses
+            imports()
+        """,
+        "uses",
+    ),
     "in another directory": ("import os; os.chdir('own'); import finds", "finds"),
     "limits": (
         "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (99, r.getrlimit(r.RLIMIT_NOFILE)[1])); import native",
@@ -313,6 +323,7 @@ PROGRAMS = {
 """Programs that change something, or not, before they import a package; and that package."""
 
 IN_THE_HELPER = {
+    "within a trace of JAX's",
     "in either order",
     "what an import reads that another import sets",
     "set after the import",

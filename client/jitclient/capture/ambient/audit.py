@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from jitclient.capture.ambient.inputs import message_of, reads, record_read, unrecorded
-from jitclient.capture.user_code.installed import is_installed_path
+from jitclient.capture.user_code.installed import is_data_of_package, is_installed_path
 
 _CALLS = (
     *("os.posix_spawn", "os.system", "subprocess.Popen", "sqlite3.connect"),
@@ -51,14 +51,16 @@ def install_hook() -> None:
     sys.addaudithook(_on_event)
 
 
-def is_installation(path: str) -> bool:
-    """Return whether a path is a device or belongs to an installed package.
+def is_installation(path: str, is_opened: bool = False) -> bool:
+    """Return whether a path is a device or belongs to an installed package; not for data of packages that is opened.
 
-    Such files do not change while a daemon runs, and the key has the versions of packages.
+    Such files do not change while a daemon runs, and the key has the versions of packages, but not of all their data.
     """
     # The search for packages also opens the standard library's archive, which need not exist.
     is_archive = path.endswith(".zip") and path in sys.path
-    return is_archive or path.startswith(_DEVICES) or path.endswith(_BINARIES) or is_installed_path(path)
+    if is_archive or path.startswith(_DEVICES) or path.endswith(_BINARIES):
+        return True
+    return is_installed_path(path) and not (is_opened and is_data_of_package(path))
 
 
 def is_below(modules: frozenset[str]) -> bool:
@@ -101,7 +103,7 @@ def input_of(event: str, arguments: tuple[Any, ...]) -> str:
     if event == "ctypes.dlopen" and os.sep not in name:
         # A bare name is a library of the system.
         return ""
-    if is_installation(name) or _is_our_own():
+    if is_installation(name, is_opened=event == "open") or _is_our_own():
         return ""
     # Imports list directories and read sources, and some of packages ask for the number of processors and the like.
     is_of_import = event != "open" or name.endswith(".py") or name.startswith(_ABOUT_THE_MACHINE)

@@ -117,6 +117,16 @@ def is_installed_path(path: str) -> bool:
     return real.startswith(_ROOTS) or _in_package_directory(real) or _beside_metadata(real)
 
 
+def is_data_of_package(path: str) -> bool:
+    """Return whether a file of an installed package is neither code nor metadata.
+
+    It may be written after the installation, and read by another package than its own.
+    """
+    real = _real_path(path)
+    is_of_python = real.startswith(_ROOTS) and not _in_package_directory(real)
+    return not (is_of_python or real.endswith((".py", ".pyc", ".so")) or ".dist-info" in real or ".egg-info" in real)
+
+
 def _real_path(path: str) -> str:
     """Return `os.path.realpath(path)`, faster for many files in few directories, as modules are."""
     directory, name = os.path.split(path)
