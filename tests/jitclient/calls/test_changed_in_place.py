@@ -1,5 +1,6 @@
 """A captured value that changes in place is seen at the function's next trace, and not before, as with `jax.jit`."""
 
+import gc
 import types
 from collections.abc import Callable
 from typing import Any
@@ -109,3 +110,16 @@ def test_stages_of_a_known_signature_have_the_old_program(kind: Callable[..., An
         return [np.asarray(value).tolist() for value in found]
 
     assert compiled(jitclient.jit) == compiled(jax.jit)
+
+
+@pytest.mark.parametrize("jit", [jax.jit, jitclient.jit])
+def test_a_trace_ends_with_its_wrapper_and_another_function_sees_the_array(jit: Any) -> None:
+    """As long as a trace lives, JAX has one constant for an array, whichever function refers to it."""
+    x, held = np.ones(3, np.float32), np.full(3, 2.0)
+    gc.disable()
+    try:
+        assert jit(lambda x: x * held)(x)[0] == 2
+        held[:] = 7
+        assert jit(lambda x: x * held + 0)(x)[0] == 7
+    finally:
+        gc.enable()

@@ -6,7 +6,6 @@ The bytes are read as data, which calls nothing. They can name any installed obj
 
 import pickle
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from jitclient.capture.codec import values
@@ -29,12 +28,6 @@ class RebuiltObjects:
         self._capture = capture
         self._objects: list[Any] = []
         self._made: tuple[Any, ...] = ()
-        self._finders: dict[str, Callable[..., Any]] = {
-            **making.FINDERS,
-            "held": capture.made_at,
-            "named": self._named,
-            "place": self._place,
-        }
         try:
             if made:
                 steps, roots = values.read(made)
@@ -72,7 +65,10 @@ class RebuiltObjects:
         if kind is tuple:
             return tuple([self._value(part) for part in data])
         if kind is Reduced:
-            return self._finders[data.maker](*map(self._value, data.args))
+            # Not an attribute: the cycle would keep the function, and its trace, until a collection of garbage.
+            own = {"held": self._capture.made_at, "named": self._named, "place": self._place}
+            find: Any = own.get(data.maker) or making.FINDERS[data.maker]
+            return find(*map(self._value, data.args))
         if kind in values.SELF_WRITTEN:
             return data
         raise ProtocolError(f"malformed value: {data!r:.80}")
@@ -128,9 +124,6 @@ class CallbackFunctions(RebuiltObjects):
     Raises:
         CaptureError: a function uses an object that the captured function does not mention.
     """
-
-    def __init__(self, capture: Capture, made: bytes) -> None:
-        super().__init__(capture, made)
 
     def _named(self, module: str, name: str) -> Any:
         found = super()._named(module, name)
