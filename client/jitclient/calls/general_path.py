@@ -342,7 +342,11 @@ class GeneralPath:
     def _program_at(self, session: Session, key: _Key, call: SplitCall) -> Program:
         last = self._last
         # Comparing with the last key is faster than hashing this one, because both mostly hold the same objects.
-        program = last[1] if last is not None and not key[2] and last[0] == key else self._known(key)
+        try:
+            program = last[1] if last is not None and not key[2] and last[0] == key else self._known(key)
+        except ValueError as error:
+            # The user's: JAX in this process may know only one of the static arguments, and would not compare.
+            raise CallFailed(error) from None
         if program is None or not program.is_valid(session):
             context.check_execution(self._name)
             program = self._prepare(session, self._wanted(key), self._own_trace(call, key))

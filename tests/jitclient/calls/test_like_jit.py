@@ -40,6 +40,27 @@ def test_statics_that_cannot_be_compared_are_an_error_that_says_so(jit: Any, by:
         call()
 
 
+def test_statics_of_a_program_that_was_found_are_compared(own: Any) -> None:
+    program = """
+        import json, jitclient
+
+        class Incomparable:
+            __hash__ = lambda self: 1
+            __eq__ = lambda self, other: 1 / 0
+
+        f, said = jitclient.jit(lambda x, how: x, static_argnums=1), []
+        f(1.0, Incomparable())
+        try:
+            f(1.0, Incomparable())
+        except ValueError as error:
+            said.append(str(error)[:33])
+        print(json.dumps(said))
+    """
+    with own.serving():
+        for _ in range(2):
+            assert own.run(program, JITSERVER_FALLBACK="local") == ["static arguments should be compar"]
+
+
 class Unnamable:
     def __call__(self, x: Any) -> Any:
         return x
