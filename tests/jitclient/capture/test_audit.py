@@ -62,7 +62,8 @@ def test_what_is_read_from_outside(tmp_path: Path) -> None:
     for event, arguments, what in [
         ("os.listdir", (str(tmp_path),), "directory"),
         ("os.scandir", (None,), "directory"),
-        ("os.listdir", (np_folder(),), ""),
+        ("os.listdir", (np_folder(),), "directory"),
+        ("os.listdir", (os.path.dirname(os.__file__) + "/email",), ""),
         ("open", (f"{np_folder()}/made_later.json", "r", 0), "file"),
         ("open", (f"{np_folder()}/__init__.py", "r", 0), ""),
         ("open", (f"{np_folder()}-1.0.dist-info/METADATA", "r", 0), ""),

@@ -525,3 +525,6 @@ def test_order_of_the_tokens_of_effects_does_not_count() -> None:
         return evidence._operations(TWO_EFFECTS.format(token=token, results=results, operand=operand))
 
     assert operations("arg0", "0, %2") == operations("arg1", "2, %0") != operations("arg0", "0, %2", "arg3")
+    text = TWO_EFFECTS.format(token="arg0", results="0, %2", operand="arg2")
+    swapped = text.replace("subtract %arg2, %arg3", "subtract %arg3, %arg2")
+    assert evidence._operations(text) != evidence._operations(swapped)

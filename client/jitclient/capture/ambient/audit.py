@@ -51,8 +51,8 @@ def install_hook() -> None:
     sys.addaudithook(_on_event)
 
 
-def is_installation(path: str, is_opened: bool = False) -> bool:
-    """Return whether a path is a device or belongs to an installed package; not for data of packages that is opened.
+def is_installation(path: str, is_read: bool = False) -> bool:
+    """Return whether a path is a device or belongs to an installed package; not for data of packages that is read.
 
     Such files do not change while a daemon runs, and the key has the versions of packages, but not of all their data.
     """
@@ -60,7 +60,7 @@ def is_installation(path: str, is_opened: bool = False) -> bool:
     is_archive = path.endswith(".zip") and path in sys.path
     if is_archive or path.startswith(_DEVICES) or path.endswith(_BINARIES):
         return True
-    return is_installed_path(path) and not (is_opened and is_data_of_package(path))
+    return is_installed_path(path) and not (is_read and is_data_of_package(path))
 
 
 def is_below(modules: frozenset[str]) -> bool:
@@ -103,7 +103,7 @@ def input_of(event: str, arguments: tuple[Any, ...]) -> str:
     if event == "ctypes.dlopen" and os.sep not in name:
         # A bare name is a library of the system.
         return ""
-    if is_installation(name, is_opened=event == "open") or _is_our_own():
+    if is_installation(name, is_read=event != "ctypes.dlopen") or _is_our_own():
         return ""
     # Imports list directories and read sources, and some of packages ask for the number of processors and the like.
     is_of_import = event != "open" or name.endswith(".py") or name.startswith(_ABOUT_THE_MACHINE)
