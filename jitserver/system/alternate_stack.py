@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import mmap
 import threading
 
 _BYTES = 64 << 10
@@ -20,6 +21,7 @@ def install() -> None:
     """Give the current thread a second stack. `faulthandler` does so only for the thread that enables it."""
     # AttributeError: the C library has no such function.
     with contextlib.suppress(OSError, AttributeError, MemoryError):
-        _of_thread.memory = ctypes.create_string_buffer(_BYTES)
-        stack = _Stack(ctypes.addressof(_of_thread.memory), 0, _BYTES)
+        # Pages that no handler has used take no memory, unlike those of a buffer of ctypes, which writes to them.
+        _of_thread.memory = memory = mmap.mmap(-1, _BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        stack = _Stack(ctypes.addressof(ctypes.c_char.from_buffer(memory)), 0, _BYTES)
         ctypes.CDLL(None).sigaltstack(ctypes.byref(stack), None)
