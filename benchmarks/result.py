@@ -79,7 +79,7 @@ class Row:
         samples: one figure a turn, by contender.
         targets: what DESIGN asks.
         at: where the line is on the axis along which the scenario grows.
-        unit: of the figures: `s`, or empty for a plain number.
+        unit: of the figures: `s`, `MiB`, or empty for a plain number.
         note: what else to know.
     """
 

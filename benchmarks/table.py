@@ -50,7 +50,7 @@ def show(name: str, rows: list[dict[str, Any]]) -> None:
 def figure(value: float, unit: str) -> str:
     """A figure with three digits."""
     if unit != "s":
-        return f"{value:.3g}x"
+        return f"{value:.3g} {unit}" if unit else f"{value:.3g}x"
     for limit, scale, name in ((1e-3, 1e6, "us"), (1.0, 1e3, "ms")):
         if abs(value) < limit:
             return f"{value * scale:.3g} {name}"

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,36 @@ def matrices(caller: Caller, steps: int) -> Once:
     return _timed(one, steps)
 
 
+def sampler(caller: Caller, steps: int) -> Once:
+    """Seconds for one step of NumPyro's NUTS, of which the acceptance is read, as its progress bar does."""
+    import jax
+    import numpyro
+    from numpyro.infer import NUTS
+
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(64, 4)), random.integers(2, size=64)
+
+    def model() -> None:
+        weights = numpyro.sample("weights", numpyro.distributions.Normal(0, 1).expand([4]).to_event(1))
+        numpyro.sample("y", numpyro.distributions.Bernoulli(logits=x @ weights), obs=y)
+
+    kernel = NUTS(model)
+    state = [kernel.init(jax.random.key(0), _FIRST, None, (), {})]
+    step = caller.jit(lambda state: kernel.sample(state, (), {}))
+
+    def one() -> float:
+        state[0] = step(state[0])
+        return float(state[0].mean_accept_prob)
+
+    return _timed(one, steps)
+
+
+def memory(_: Caller) -> Once:
+    """MiB that the client holds, its daemon's not among them."""
+    status = Path("/proc/self/status")
+    return lambda: int(status.read_text().partition("VmRSS:")[2].split()[0]) / 1024
+
+
 def _timed(one: Any, steps: int) -> Once:
     for _ in range(min(steps, _FIRST)):
         assert np.isfinite(one())
@@ -91,8 +122,15 @@ def _timed(one: Any, steps: int) -> Once:
 
 def rows(effort: Effort) -> Iterator[Row]:
     """The rows of DESIGN's table on loops that read a value in each step."""
-    loops = {"adds up its loss": training, "a policy in Python": environment, "reads an element": matrices}
+    loops = {
+        "adds up its loss": training,
+        "a policy in Python": environment,
+        "reads an element": matrices,
+        "NUTS of NumPyro": sampler,
+    }
     with crew((ours, plain_jax)) as contenders:
         for name, loop in loops.items():
             samples = contenders.compare(f"loops: {name}", loop, effort.rounds(15), steps=effort.one(1000, 20))
             yield Row(f"a step of a loop: {name}", samples, (Target(1.1, times=plain_jax.NAME),))
+        samples = contenders.compare("loops: memory", memory, 1)
+        yield Row("memory of the client after these loops", samples, unit="MiB")
