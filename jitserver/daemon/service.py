@@ -179,6 +179,9 @@ class JitService(Service):  # type: ignore[misc]
         self._check_open()
         session = _session(connection)
         key = self.engine.key_of(request.lookup)
+        if request.last is not None:
+            connection.incoming.add(request.last)
+            request.last = None  # the candidate keeps the request
         with (
             connection.incoming.taken(request.traced.key if request.traced else request.lookup.capture_key) as payload,
             self.in_progress.recording(key.text, request, connection),
@@ -188,20 +191,10 @@ class JitService(Service):  # type: ignore[misc]
         level, first = ("made", "unpacking") if made else ("memory", "waiting")
         return self._prepared(session, entry, level, done.until_now(first))
 
-    @verb(messages.Lookup)
-    def exposed_order_free(self, connection: DaemonConnection, lookup: messages.Lookup) -> bytes:
-        _session(connection)
-        return self.engine.programs.order_free(lookup)
-
-    @verb(messages.State)
-    def exposed_state(self, connection: DaemonConnection, state: messages.State) -> list[str]:
-        _session(connection)
-        return self.engine.programs.differing(state)
-
     @verb(messages.Settle)
-    def exposed_settle(self, connection: DaemonConnection, settled: messages.Settle) -> None:
+    def exposed_settle(self, connection: DaemonConnection, settled: messages.Settle) -> messages.Settled:
         _session(connection)
-        self.engine.programs.settle(settled)
+        return self.engine.programs.settle(settled)
 
     @verb(messages.Load)
     def exposed_load(self, connection: DaemonConnection, request: messages.Load) -> messages.Executable:

@@ -15,9 +15,10 @@ from jitclient.capture import manifest
 from jitclient.core.digests import digest
 from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, JitserverError, ProgramLost
 from jitclient.jaxside import cpu_executables
+from jitclient.jaxside.evidence import is_same_without_order
 from jitclient.wire import labels
 from jitclient.wire.introspection import EntryInfo
-from jitclient.wire.messages import Lookup, Manifest, Prepare, Settle, State
+from jitclient.wire.messages import Lookup, Manifest, Prepare, Settle, Settled
 from jitserver.programs import context, keys, phases, program, serialization
 from jitserver.programs.counters import Counters
 from jitserver.programs.failures import TraceFailed
@@ -180,10 +181,6 @@ class Programs:
         return entry, made
 
     def _candidate_of(self, key: CallKey, request: Prepare, payload: bytes) -> tuple[Entry, bool]:
-        settled = self.cache.memory.get(key.under(Manifest()).text)  # since the client's look-up
-        if settled is not None and not request.force_trace:
-            _check_lookup(settled, request.lookup)
-            return settled, False
         with self._lock:
             self._waiting[key.text] += 1
         try:
@@ -194,12 +191,7 @@ class Programs:
             self._settled(key.text)
             raise
 
-    def order_free(self, lookup: Lookup) -> bytes:
-        """Return the order-independent digest of a candidate's trace; empty if there is no candidate."""
-        candidate = self._candidates.get(keys.call_key(lookup).text)
-        return b"" if candidate is None else candidate.entry.program.order_free()
-
-    def differing(self, state: State) -> list[str]:
+    def _differing(self, state: Manifest) -> tuple[str, ...]:
         """Return the names whose digests differ from a client's, and may explain why its trace differs.
 
         A name is left out if a client whose trace agreed had a third digest for it, as with a counter: such a name does
@@ -210,15 +202,23 @@ class Programs:
             agreed = self._agreed.get(name) or ours
             if ours != theirs and agreed in (ours, theirs) and manifest.is_exact(name, ours, theirs):
                 found.append(name)
-        return found
+        return tuple(found)
 
-    def settle(self, settled: Settle) -> None:
+    def settle(self, settled: Settle) -> Settled:
         """Share the candidate of a lookup under a manifest; or refuse the manifest, if the client sent a reason."""
         base = keys.call_key(settled.lookup)
+        if not (settled.agrees or settled.why or self._is_reordered(base, settled.order_free)):
+            return Settled(False, () if settled.order_free else self._differing(settled.manifest))
         try:
             self._settle(base, settled)
         finally:
             self._settled(base.text)
+        return Settled(not settled.why)
+
+    def _is_reordered(self, base: CallKey, order_free: bytes) -> bool:
+        """Return whether the trace of a candidate, if there is one, has a client's digest without the order."""
+        candidate = self._candidates.get(base.text) if order_free else None
+        return candidate is not None and is_same_without_order(order_free, candidate.entry.program.order_free())
 
     def _settle(self, base: CallKey, settled: Settle) -> None:
         key = base.under(settled.manifest)
@@ -239,7 +239,7 @@ class Programs:
             self._agreed.put(name, agreed)
         request = msgspec.structs.replace(candidate.request, manifest=settled.manifest)
         entry = candidate.entry
-        entry.program.agreed_order_free = settled.order_free
+        entry.program.agreed_order_free = settled.order_free or entry.program.agreed_order_free
         if entry.info.key != base.text:  # it is already settled under another manifest
             entry = self._entry(info_of(base.text, request, entry.program), entry.program)
         self._keep(key, entry, request, candidate.payload)

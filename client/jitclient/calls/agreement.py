@@ -12,7 +12,7 @@ from jitclient.errors import CaptureError, ProgramsDiffer
 from jitclient.jaxside.evidence import difference_of_evidence, has_same_order, is_same_without_order
 from jitclient.jaxside.ffi import is_of_program
 from jitclient.session.failures import TraceFailed
-from jitclient.wire.messages import UNOBSERVED, Evidence, Manifest, Prepared, Settle, State, Verb
+from jitclient.wire.messages import UNOBSERVED, Evidence, Manifest, Prepared, Settle, Settled, Verb
 
 
 class Agreement(NamedTuple):
@@ -20,11 +20,10 @@ class Agreement(NamedTuple):
 
     capture: Capture  # after the trace
     functions: Functions  # the functions that the program calls back
-    order_free: bytes  # digest without the order of the traces, if they differ in their order alone
 
 
 def agreed(miss: Miss, prepared: Prepared) -> Agreement:
-    """Compare the own trace with the daemon's.
+    """Compare the own trace with the daemon's; if they agree, the daemon offers the program to other processes.
 
     Raises:
         TracesDifferError: the traces differ, or the trace changed something.
@@ -37,20 +36,17 @@ def agreed(miss: Miss, prepared: Prepared) -> Agreement:
         raise TracesDifferError("the daemon has other foreign functions (jax.ffi)")
     after = unchanged(miss)
     structure, functions = miss.rebuilt(prepared)
-    difference, order_free = difference_of_evidence(own.evidence(miss.ref), prepared.evidence), b""
-    if difference and (mine := own.order_free(miss.ref)):
-        # Empty if another client has settled the program in the meantime.
-        there = _order_free_there(miss)
-        if is_same_without_order(mine, there) or (not there and _is_reordered(miss, prepared.evidence)):
-            difference, order_free = "", mine
-    difference = (
-        difference
-        or own.difference_of_results(prepared.results, structure)
-        or own.difference_of_callbacks(functions, miss.ref, in_order=not order_free)
+    there = prepared.evidence
+    difference = difference_of_evidence(own.evidence(miss.ref), there)
+    order_free = own.order_free(miss.ref) if difference else b""
+    differs_otherwise = own.difference_of_results(prepared.results, structure) or own.difference_of_callbacks(
+        functions, miss.ref, in_order=not order_free
     )
-    if difference:
-        raise TracesDifferError(f"the daemon's trace differs: {difference}")
-    return Agreement(after, functions if order_free else own.callbacks(), order_free)
+    if not differs_otherwise and (order_free or not difference):
+        agrees = not difference or is_same_without_order(order_free, there.order_free)
+        if settle(miss, agrees=agrees, order_free=order_free).agrees:
+            return Agreement(after, functions if order_free else own.callbacks())
+    raise TracesDifferError(f"the daemon's trace differs: {difference or differs_otherwise}")
 
 
 def check_hit(miss: Miss, prepared: Prepared) -> None:
@@ -97,7 +93,7 @@ def _trace_changes(miss: Miss, changed: str) -> TracesDifferError:
     return TracesDifferError(miss.decide(trace_changes=changed).reason)
 
 
-def changed_data(miss: Miss) -> list[str]:
+def changed_data(miss: Miss) -> tuple[str, ...]:
     """Return the names of data in installed packages that the own trace read, and that explain the difference.
 
     There are none if user code that was put on a package, outside the names of the manifest, may be the cause
@@ -105,18 +101,18 @@ def changed_data(miss: Miss) -> list[str]:
     """
     reads = miss.own.reads
     if reads.unobserved_reason or reads.nonrepeatable or reads.ambient or not reads.names:
-        return []
+        return ()
     packages = packages_of(reads.names).union(miss.identity.captured.packages)
     if not all(covers(reads.names, *place) for package in packages for place in find_patches(package)):
-        return []
-    differing: list[str] = miss.session.ask(Verb.STATE, State(reads.names, reads.state), list[str])
-    return differing
+        return ()
+    return settle(miss).differing
 
 
-def settle(miss: Miss, refusal: str = "", order_free: bytes = b"") -> None:
+def settle(miss: Miss, agrees: bool = False, refusal: str = "", order_free: bytes = b"") -> Settled:
     """Report the outcome to the daemon, which then offers the program to other processes, or refuses the function."""
-    settled = Settle(miss.identity.lookup, miss.wanted.name, manifest_of(miss), refusal, order_free)
-    miss.session.ask(Verb.SETTLE, settled, None)
+    report = Settle(miss.identity.lookup, miss.wanted.name, manifest_of(miss), agrees, refusal, order_free)
+    settled: Settled = miss.session.ask(Verb.SETTLE, report, Settled)
+    return settled
 
 
 def manifest_of(miss: Miss) -> Manifest:
@@ -137,13 +133,7 @@ def _is_reordered(miss: Miss, there: Evidence) -> bool:
     if not mine or there.order_free:
         return is_same_without_order(mine, there.order_free)
     try:
-        again, _ = miss.make_from_capture(miss.identity.lookup, None, force_trace=True)
+        again, _ = miss.make_from_capture(miss.identity.lookup, None)
     except TraceFailed:
         return False
-    is_same = is_same_without_order(mine, _order_free_there(miss))
-    return again.evidence.digest == there.digest and is_same
-
-
-def _order_free_there(miss: Miss) -> bytes:
-    found: bytes = miss.session.ask(Verb.ORDER_FREE, miss.identity.lookup, bytes)
-    return found
+    return again.evidence.digest == there.digest and settle(miss, order_free=mine).agrees

@@ -142,7 +142,6 @@ def _made_and_compared(miss: Miss) -> Program:
         with failures_to_capture_error():
             with events.log.span("compare", miss.wanted.name):
                 agreement = agreed(miss, prepared)
-            settle(miss, order_free=agreement.order_free)
             unflatten = miss.own.unflatten()
             program = miss.program(prepared, generation, agreement.capture, unflatten, agreement.functions)
     except TracesDifferError as error:
@@ -183,7 +182,7 @@ def _refused(miss: Miss, why: str) -> CaptureError:
     """Return the reason to raise, after telling the daemon to let each process trace the function from now on."""
     with contextlib.suppress(Exception):
         if not miss.own.reads.unobserved_reason:
-            settle(miss, why)
+            settle(miss, refusal=why)
     # A breakpoint is no fault of the function.
     if not why.startswith(_EXPECTED) and not miss.own.reads.unobserved_reason.startswith(A_DEBUGGER):
         miss.note = f"{miss.wanted.name} is traced in each process: {why}"

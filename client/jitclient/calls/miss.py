@@ -227,11 +227,9 @@ class Miss:
         lookup: Lookup,
         manifest: Manifest | None,
         meanwhile: Callable[[], None] | None = None,
-        force_trace: bool = False,
     ) -> tuple[Prepared, int]:
         """Make the daemon trace and compile the function; the results are those of `programs.make`."""
         captured, request = self.identity.captured, self.identity.request(lookup, manifest=manifest)
-        request.force_trace = force_trace
         with self._progress():
             return programs.make(self.session, request, captured.payload, captured.object_at, meanwhile)
 

@@ -22,6 +22,9 @@ from jitclient.wire.messages import (
     Verb,
 )
 
+_MAX_LAST_BYTES = 1 << 20
+"""Maximum size of a part that the request itself brings; the frame has other fields, too."""
+
 
 def look_up(
     session: Session,
@@ -77,10 +80,14 @@ def make(
     key = request.traced.key if request.traced else request.lookup.capture_key
 
     def attempt() -> Prepared:
-        for start in range(0, len(payload), UPLOAD_BYTES):
-            session.ask_once(Verb.UPLOAD, Upload(key, start, payload[start : start + UPLOAD_BYTES]), None)
+        starts = range(0, len(payload), UPLOAD_BYTES)
+        parts = [Upload(key, start, payload[start : start + UPLOAD_BYTES]) for start in starts]
+        last = parts.pop() if parts and len(parts[-1].part) <= _MAX_LAST_BYTES else None
+        for part in parts:
+            session.ask_once(Verb.UPLOAD, part, None)
+        message = msgspec.structs.replace(request, last=last)
         prepared: Prepared = session.ask_once(
-            Verb.PREPARE, request, Prepared, deref, meanwhile=meanwhile, on_interrupt=tell_what_continues
+            Verb.PREPARE, message, Prepared, deref, meanwhile=meanwhile, on_interrupt=tell_what_continues
         )
         return prepared
 

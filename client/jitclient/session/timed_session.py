@@ -15,8 +15,6 @@ _KINDS = {
     Verb.LOOKUP: "look-up",
     Verb.UPLOAD: "upload",
     Verb.PREPARE: "wait",
-    Verb.ORDER_FREE: "compare",
-    Verb.STATE: "compare",
     Verb.SETTLE: "settle",
     Verb.EXPLAIN: "explain",
     Verb.FIND: "named arrays",

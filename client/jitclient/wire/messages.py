@@ -14,7 +14,7 @@ import msgspec
 
 from jitclient.wire.shardings import JitShardings, Sharding
 
-PROTOCOL = 23
+PROTOCOL = 24
 """Version of the protocol, compared at the handshake; raised whenever a message changes in meaning or form."""
 
 RUN, REPLY, BUSY, LEASE, LEASED, RETURN, CALLBACK, CALLED_BACK, ANNOTATE = 16, 17, 18, 19, 20, 21, 22, 23, 24
@@ -58,9 +58,7 @@ class Verb(enum.StrEnum):
     LOOKUP = "lookup"  # Lookup -> Found
     UPLOAD = "upload"  # Upload -> nothing
     PREPARE = "prepare"  # Prepare -> Prepared
-    ORDER_FREE = "order_free"  # Lookup -> bytes: see jaxside/evidence.py; empty without a candidate
-    STATE = "state"  # State -> list[str]: the names
-    SETTLE = "settle"  # Settle -> nothing
+    SETTLE = "settle"  # Settle -> Settled
     LOAD = "load"  # Load -> Executable
     INSPECT = "inspect"  # Inspect -> Inspected
     REPORT = "report"  # Report -> nothing
@@ -307,8 +305,8 @@ class Traced(Message):
 class Prepare(Message):
     """Request to compile the program of a look-up.
 
-    The daemon compiles the uploaded capture or, if `traced` is given, the uploaded program. Without a `manifest`, other
-    processes find the program only after a Settle.
+    The daemon compiles the uploaded capture or, if `traced` is given, the uploaded program; `last` is its last part, if
+    that is short. Without a `manifest`, other processes find the program only after a Settle.
 
     For people are `where`, the file and line of the function; `names`, those of the arguments' leaves and of the static
     arguments; and `inputs`, the label, the text and the digest of each declared input.
@@ -321,33 +319,33 @@ class Prepare(Message):
     names: Annotated[tuple[str, ...], msgspec.Meta(max_length=2 * MAX_ITEMS)] = ()
     inputs: Annotated[tuple[tuple[str, str, bytes], ...], Items] = ()
     manifest: Manifest | None = None
-    # Trace the function even if the program exists, to compare traces.
-    force_trace: bool = False
+    last: Upload | None = None
 
 
 class Settle(Message):
     """Result of the client's comparison of its own trace with the prepared program.
 
-    If the traces agree, processes with this manifest find the program from now on. If there is a reason `why` not,
-    functions with this manifest are traced in each process. `order_free` is the digest of the trace without its order,
-    if the traces differ only in their order.
+    If the traces agree, processes with this manifest find the program from now on. They also agree if the program's
+    trace has the digest `order_free` without its order, which the client sends if nothing else differs. If there is a
+    reason `why` they do not, functions with this manifest are traced in each process. Else this is only a question.
     """
 
     lookup: Lookup
     name: str
     manifest: Manifest
+    agrees: bool = False
     why: str = ""
     order_free: bytes = b""
 
 
-class State(Message):
-    """Digests of names in the client, with the question which of them differ in the daemon.
+class Settled(Message):
+    """Whether traces agree; if they do not, the names in the client's manifest whose state differs in the daemon.
 
     A differing name may explain why client and daemon trace different programs.
     """
 
-    names: Names
-    state: Annotated[tuple[bytes, ...], Items]
+    agrees: bool
+    differing: Names = ()
 
 
 class Slot(Part, frozen=True):

@@ -14,6 +14,8 @@ from jitclient.calls import general_path, miss
 from jitclient.calls.own_trace import OwnTrace
 from jitclient.calls.program import Program
 from jitclient.jaxside import context
+from jitclient.session.session import Session
+from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import Spec
 
 X = np.float32(2)
@@ -95,3 +97,22 @@ def test_values_of_another_trace_are_arguments_that_the_call_does_not_have() -> 
     same, other, none = own_trace(Spec((), "float32")), own_trace(Spec((), "int32")), own_trace()
     assert [own.uses_outer_trace() for own in (same, other, none)] == [False, False, True]
     assert [own.flattens_differently() for own in (same, other)] == [False, True]
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_straight_miss_is_four_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = []
+
+    def noted(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            sent.append(kind or str(args[0]))
+            return function(self, *args, **kwargs)
+
+        return call
+
+    first = jitclient.jit(lambda x: x + 0.125)  # alive until the end, so that there is nothing to report
+    assert float(first(X)) == 2.125
+    monkeypatch.setattr(ClientConnection, "begin", noted("", ClientConnection.begin))
+    monkeypatch.setattr(Session, "run", noted("run", Session.run))
+    assert float(jitclient.jit(lambda x: x * 0.0625)(X)) == 0.125
+    assert sent == ["lookup", "prepare", "settle", "run"]

@@ -9,7 +9,7 @@ import pytest
 from msgspec import inspect
 
 from jitclient.wire.encoding import decoded
-from jitclient.wire.messages import MAX_ITEMS, CalledBack, Lease, Return, Run, State, Verb
+from jitclient.wire.messages import MAX_ITEMS, CalledBack, Lease, Manifest, Return, Run, Verb
 from jitclient.wire.recording import Annotation
 from jitserver.daemon.service import JitService
 
@@ -47,6 +47,6 @@ def test_each_list_that_a_client_sends_has_a_maximum_length() -> None:
 
 
 def test_a_list_that_is_too_long_is_not_decoded() -> None:
-    state = msgspec.msgpack.encode(State(("name",) * (MAX_ITEMS + 1), ()))
+    state = msgspec.msgpack.encode(Manifest(("name",) * (MAX_ITEMS + 1), ()))
     with pytest.raises(msgspec.ValidationError, match="length <= 16384"):
-        decoded(state, State)
+        decoded(state, Manifest)

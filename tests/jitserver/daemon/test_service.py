@@ -26,6 +26,7 @@ from jitclient.wire.messages import (
     Prepare,
     Prepared,
     Settle,
+    Settled,
     Signature,
     Upload,
 )
@@ -99,7 +100,7 @@ class Client:
         return found.prepared
 
     def settle(self, why: str = "") -> None:
-        self.ask("settle", Settle(LOOKUP, "function", Manifest(), why), None)
+        self.ask("settle", Settle(LOOKUP, "function", Manifest(), not why, why), Settled)
 
 
 def test_each_verb_computes_the_key_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
