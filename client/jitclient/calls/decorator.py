@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from jitclient.calls import early_start
 from jitclient.calls.deps import Deps
-from jitclient.calls.remote_function import P, R, RemoteFunction
+from jitclient.calls.remote_function import AutoStaticFunction, P, R, RemoteFunction
 from jitclient.core import first_use
 from jitclient.core.tracebacks import api_boundary
 from jitclient.jaxside import own_jax
@@ -142,8 +142,6 @@ def _jitted(
     given.check_devices(fun)
     declared = Deps.of(deps)
     if auto_static:
-        from jitclient.calls.auto_static import AutoStaticFunction
-
         return AutoStaticFunction(fun, given, declared, has_static_leaves=True)
     return RemoteFunction(fun, given, declared)
 

@@ -1,15 +1,18 @@
 """Function under JAX's own `jit` in this process: for calls that run here, for the own trace, and for stages."""
 
 import contextlib
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from jitclient.arrays.array import Array
-from jitclient.calls import auto_static
-from jitclient.jaxside import context, interop, static_leaves
+from jitclient.jaxside import context, interop, static_leaves, tree
 from jitclient.jaxside.avals import abstract
-from jitclient.jaxside.options import JitOptions
+from jitclient.jaxside.naming import leaf_names
+from jitclient.jaxside.options import JitOptions, joined
 from jitclient.jaxside.original_jit import original_jit
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
@@ -39,10 +42,34 @@ class InProcess:
         return make(*given, **keywords)
 
     def marked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-        """Return the arguments with static leaves marked, if the function may have static leaves."""
+        """Return the arguments with static leaves marked, if the function may have static leaves.
+
+        Each leaf that is not an array is wrapped in a `StaticLeaf`. Arguments named as static are unchanged.
+
+        Raises:
+            ValueError: a static leaf cannot be hashed.
+        """
         if not self._has_static_leaves:
             return args, kwargs
-        return auto_static.marked(self._fun, self._name, self._options, args, kwargs)
+        positional, keywords, statics = self._options.split(args, kwargs)
+        leaves, shape = tree.flatten((positional, keywords))
+        numbers = [number for number, leaf in enumerate(leaves) if not _is_array(leaf)]
+        if not numbers:
+            return args, kwargs
+        for number in numbers:
+            try:
+                hash(leaves[number])
+            except TypeError as error:
+                names = leaf_names(self._fun, tree.structure_of(shape), [where for where, _ in statics])
+                raise ValueError(
+                    f"{self._name}: argument {names[number]} is not an array, so it is static, but a "
+                    f"{type(leaves[number]).__qualname__} cannot be hashed ({error})"
+                ) from error
+            leaves[number] = static_leaves.StaticLeaf(leaves[number])
+        if "jax" in sys.modules:
+            static_leaves.register()
+        positional, keywords = tree.unflattener(shape)(leaves)
+        return joined(positional, keywords, statics)
 
     def for_trace(self, settings: context.Context) -> Any:
         """Return the function under JAX's own `jit`, ready for a trace under these settings.
@@ -83,6 +110,13 @@ class InProcess:
         # This map turns static leaves into plain values.
         plain: Arguments = jax.tree.map(lambda leaf: leaf, (args, kwargs))
         return plain if context.jit_is_disabled() else self.marked(*plain)
+
+
+def _is_array(leaf: Any) -> bool:
+    if isinstance(leaf, (Array, np.ndarray, np.generic)) or hasattr(leaf, "__jax_array__"):
+        return True
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(leaf, jax.Array)  # includes tracers
 
 
 def for_trace(arguments: Arguments) -> Arguments:

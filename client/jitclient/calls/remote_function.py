@@ -179,11 +179,31 @@ class RemoteFunction(Generic[P, R]):
             self._path.clear()
 
 
+class AutoStaticFunction(RemoteFunction[P, R]):
+    """Function of `jit(auto_static=True)`: leaves of its arguments that are not arrays are static."""
+
+    __slots__ = ()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        args, kwargs = self.general_path().in_process.marked(args, kwargs)
+        return super().__call__(*args, **kwargs)
+
+    def __reduce__(self) -> Any:
+        return rebuild_auto_static, *super().__reduce__()[1:]
+
+
 def rebuild(fun: Callable[..., Any], options: Mapping[str, Any], deps: tuple[Any, ...] | None = None) -> Any:
     """Rebuild a function from a pickle, or inside a daemon, its counterpart there from a capture."""
     if process.inside_daemon:
         return rebuild_jit(fun, options)
     return RemoteFunction(fun, JitOptions(**options), Deps.of(deps))
+
+
+def rebuild_auto_static(
+    fun: Callable[..., Any], options: Mapping[str, Any], deps: tuple[Any, ...] | None = None
+) -> AutoStaticFunction[..., Any]:
+    """Rebuild a function with static leaves from a capture or a pickle."""
+    return AutoStaticFunction(fun, JitOptions(**options), Deps.of(deps), has_static_leaves=True)
 
 
 def _describe_as(wrapper: Any, fun: Callable[..., Any]) -> None:
