@@ -164,6 +164,14 @@ DIFFERENT = {
         "K = 1\ndef fn(x): return eval('K')",
         "K = 2\ndef fn(x): return eval('K')",
     ),
+    "eval_of_builtins": (
+        "import builtins\nK = 1\ndef fn(x): return builtins.eval('K')",
+        "import builtins\nK = 2\ndef fn(x): return builtins.eval('K')",
+    ),
+    "eval_by_another_name": (
+        "K = 1\ndef fn(x):\n from builtins import eval as e\n return e('K')",
+        "K = 2\ndef fn(x):\n from builtins import eval as e\n return e('K')",
+    ),
     "globals_read": (
         "K = 1\ndef fn(x): return globals()['K']",
         "K = 2\ndef fn(x): return globals()['K']",
@@ -241,6 +249,10 @@ SAME = {
         "def make(b):\n def fn(x): return x + b\n return fn\nfn = make(1)",
     ),
     "unused_global": ("K = 1\ndef fn(x): return x", "K = 2\ndef fn(x): return x"),
+    "attributes_like_builtins": (
+        "K = 1\ndef fn(x): return x.eval(x.globals, x.exec)",
+        "K = 2\ndef fn(x): return x.eval(x.globals, x.exec)",
+    ),
     "unused_helper": ("def g(): return 1\ndef fn(x): return x", "def fn(x): return x"),
     "interning": (
         "K = L = 'ab'\ndef fn(x): return K, L",

@@ -213,7 +213,7 @@ def _names_of_modules(code: CodeType, names: Names) -> set[str]:
     imported = list(_modules_imported(code, names))
     if not _NAMESPACE_READERS.isdisjoint(refs.words):
         whole += imported
-    if refs.dynamic or "globals" in refs.words:
+    if refs.dynamic:
         whole.append(sys.modules.get(names.get("__name__", "")))
     listed = whole if _ERRORS.isdisjoint(refs.words) else [*whole, *imported]
     found = {f"{_name(each)}:{name}" for each in whole for name in _data_of(each)}

@@ -13,7 +13,9 @@ GLOBAL_WRITES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL"})
 _CELL_WRITES = frozenset({"STORE_DEREF", "DELETE_DEREF"})
 ATTRIBUTE_READS = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _READS = GLOBAL_READS | ATTRIBUTE_READS | {"IMPORT_FROM"}
-_NAMESPACE_READERS = frozenset({"eval", "exec", "globals", "f_globals", "__globals__"})
+_NAMESPACE_READERS = frozenset({"eval", "exec", "globals"})
+_NAMESPACES = frozenset({"f_globals", "__globals__"})
+_BUILTINS = frozenset({"builtins", "__builtins__"})
 _IGNORED = frozenset({"CACHE", "PRECALL", "EXTENDED_ARG"})
 
 
@@ -27,10 +29,19 @@ class Refs:
     """Imports as (name, level, imported names)."""
     words: set[str] = field(default_factory=set)
     """Every name that the code reads, and every string constant that could be a name."""
-    dynamic: bool = False
-    """Whether the code may read its whole namespace."""
+    reads_namespace: bool = False
+    """Whether the code names a function or an attribute that gives its whole namespace."""
     writes_globals: bool = False
     writes_cells: bool = False
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the code may read its whole namespace.
+
+        An attribute of another object than the module `builtins` may also be named `eval` or `globals`.
+        """
+        asks_builtins = not (_BUILTINS.isdisjoint(self.words) or _NAMESPACE_READERS.isdisjoint(self.words))
+        return self.reads_namespace or asks_builtins
 
     @property
     def relative(self) -> bool:
@@ -43,7 +54,7 @@ class Refs:
             self.globals.setdefault(name, set()).update(chains)
         self.imports += other.imports
         self.words |= other.words
-        self.dynamic |= other.dynamic
+        self.reads_namespace |= other.reads_namespace
         self.writes_globals |= other.writes_globals
         self.writes_cells |= other.writes_cells
 
@@ -88,7 +99,6 @@ def nested(code: CodeType) -> Iterator[CodeType]:
 
 
 def _read(code: CodeType, refs: Refs) -> None:
-    refs.dynamic |= not _NAMESPACE_READERS.isdisjoint(code.co_names)
     paths = (const.replace(":", ".") for const in code.co_consts if type(const) is str)
     texts = (part for path in paths for part in path.split("."))
     refs.words.update(part for part in texts if part.isidentifier())
@@ -98,6 +108,8 @@ def _read(code: CodeType, refs: Refs) -> None:
     for at, step in enumerate(steps):
         if step.opname in _READS:
             refs.words |= {step.argval} - ignored
+            readers = _NAMESPACES if step.opname in ATTRIBUTE_READS else _NAMESPACE_READERS
+            refs.reads_namespace |= step.argval in readers
         if step.opname in GLOBAL_READS and not _is_preamble(steps, at):
             refs.globals.setdefault(step.argval, set()).add(tuple(_attributes(steps, at + 1)))
         elif step.opname in GLOBAL_WRITES:
