@@ -24,14 +24,14 @@ from jitclient.calls.miss import Miss
 from jitclient.calls.own_trace import OwnTrace
 from jitclient.calls.program import Program
 from jitclient.calls.specialisation import Specialisation
-from jitclient.calls.where_to_trace import Where
+from jitclient.calls.where_to_trace import Decision, Where
 from jitclient.capture.dump import Capture
 from jitclient.capture.manifest import A_DEBUGGER, path_of
 from jitclient.core import events
 from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon
 from jitclient.session.failures import TraceFailed
 from jitclient.session.session import Session
-from jitclient.wire.messages import Manifest
+from jitclient.wire.messages import Manifest, Prepared
 
 _RAISED = "the trace on the daemon raised"
 _EXPECTED = ("the trace changes", f"{_RAISED} AmbientInput", f"{_RAISED} CaptureError")
@@ -69,25 +69,37 @@ def program_of(
 
 
 def _program(miss: Miss) -> Program:
+    # A function that is traced within a handler of ours would see our error in `sys.exc_info`.
+    decision, error = None, None
     try:
         with failures_to_capture_error():
             decision = miss.identify()
-    except CaptureError as error:
-        with miss.weighing_capture(error):
-            return _of_own_trace(miss, error)
+        return _shared(miss, decision)
+    except CaptureError as refused:
+        error = refused.with_traceback(None)  # which holds this frame
     try:
+        with miss.weighing_capture(error) if decision is None else contextlib.nullcontext():
+            return _of_own_trace(miss, error)
+    finally:
+        del error  # or it would keep the trace, by the frames of its next traceback, until garbage is collected
+
+
+def _shared(miss: Miss, decision: Decision) -> Program:
+    """Return the program of a captured function, which other processes find.
+
+    Raises:
+        CaptureError: each process must trace the function.
+    """
+    with failures_to_capture_error():
+        found = _found(miss, decision.where)
+    if found is not None:
+        return found
+    if decision.where is Where.CLIENT:
+        miss.trace()
+        why = CaptureError(decision.reason) if miss.identity.order else None
         with failures_to_capture_error():
-            found = _found(miss, decision.where)
-        if found is not None:
-            return found
-        if decision.where is Where.CLIENT:
-            miss.trace()
-            why = CaptureError(decision.reason) if miss.identity.order else None
-            with failures_to_capture_error():
-                return own_program.for_all_processes(miss, why)
-        return _made_and_compared(miss) if decision.where is Where.BOTH else _made(miss, decision.where)
-    except CaptureError as error:
-        return _of_own_trace(miss, error)
+            return own_program.for_all_processes(miss, why)
+    return _made_and_compared(miss) if decision.where is Where.BOTH else _made(miss, decision.where)
 
 
 def _of_own_trace(miss: Miss, why: CaptureError) -> Program:
@@ -119,13 +131,15 @@ def _made(miss: Miss, where: Where) -> Program:
     try:
         with failures_to_capture_error():
             prepared, generation = miss.make_from_capture(lookup, Manifest())
-    except TraceFailed as failed:
+    except TraceFailed as error:
         if where is Where.DAEMON:
-            raise failed.error from None
-        return _made_after_failure(miss, failed)
-    miss.report(lookup, prepared)
-    with failures_to_capture_error():
-        return miss.program_of_daemon(prepared, generation)
+            raise error.error from None
+        failed = error.with_traceback(None)
+    else:
+        miss.report(lookup, prepared)
+        with failures_to_capture_error():
+            return miss.program_of_daemon(prepared, generation)
+    return _made_after_failure(miss, failed)
 
 
 def _made_and_compared(miss: Miss) -> Program:
@@ -136,8 +150,15 @@ def _made_and_compared(miss: Miss) -> Program:
     try:
         with failures_to_capture_error():
             prepared, generation = miss.make_from_capture(lookup, None, miss.trace_meanwhile)
-    except TraceFailed as failed:
-        return _made_after_failure(miss, failed)
+    except TraceFailed as error:
+        failed = error.with_traceback(None)
+    else:
+        return _compared(miss, prepared, generation)
+    return _made_after_failure(miss, failed)
+
+
+def _compared(miss: Miss, prepared: Prepared, generation: int) -> Program:
+    """Return the program of the daemon's trace if this process's own trace agrees with it."""
     try:
         with failures_to_capture_error():
             with events.log.span("compare", miss.wanted.name):
@@ -145,9 +166,11 @@ def _made_and_compared(miss: Miss) -> Program:
             unflatten = miss.own.unflatten()
             program = miss.program(prepared, generation, agreement.capture, unflatten, agreement.functions)
     except TracesDifferError as error:
-        return _explained(miss, str(error))
-    miss.report(lookup, prepared)
-    return program
+        difference = str(error)
+    else:
+        miss.report(miss.identity.lookup, prepared)
+        return program
+    return _explained(miss, difference)
 
 
 def _made_after_failure(miss: Miss, failed: TraceFailed) -> Program:

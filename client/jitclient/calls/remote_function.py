@@ -74,7 +74,7 @@ class RemoteFunction(Generic[P, R]):
             made: R = path.call(args, kwargs, lost)
             return made
         except path.failed as failed:
-            raised: BaseException = path.explained(failed.error, args, kwargs)
+            raised: BaseException = failed.error
         except BaseException as error:
             if is_of_loading(error):
                 raise DaemonUnavailable(f"jitclient cannot load its code: {error}") from error
@@ -84,6 +84,7 @@ class RemoteFunction(Generic[P, R]):
         finally:
             # Break the cycle of the error, its traceback and this frame, which holds the arguments.
             lost = None
+        raised = path.explained(raised, args, kwargs)
         add_hint(raised)
         try:
             raise raised

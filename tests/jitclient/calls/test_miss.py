@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -116,3 +117,29 @@ def test_a_straight_miss_is_four_messages(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Session, "run", noted("run", Session.run))
     assert float(jitclient.jit(lambda x: x * 0.0625)(X)) == 0.125
     assert sent == ["lookup", "prepare", "settle", "run"]
+
+
+def handled_by_name(x: Any) -> Any:
+    return x + (2 if sys.exc_info()[0] is ValueError else sys.exc_info()[0] is not None)
+
+
+def handled_by_text(x: Any) -> Any:
+    handled = getattr(sys, "exc_" + "info")()[0]
+    return x + (2 if handled is ValueError else handled is not None)
+
+
+def uncapturable_that_handles() -> Callable[[Any], Any]:
+    zeros = (0 for _ in itertools.count())
+    return lambda x: handled_by_text(x) + next(zeros)
+
+
+@pytest.mark.usefixtures("shared_daemon")
+@pytest.mark.parametrize("function", [handled_by_name, handled_by_text, uncapturable_that_handles()])
+@pytest.mark.filterwarnings("ignore:.*is traced in each process")
+def test_a_function_sees_the_exception_that_its_caller_handles_and_none_of_ours(function: Callable[..., Any]) -> None:
+    assert float(jitclient.jit(lambda x: function(x))(X)) == 2
+    try:
+        raise ValueError
+    except ValueError:
+        assert float(jitclient.jit(lambda x: function(x))(X)) == 4
+    assert float(jitclient.jit(lambda x: function(x))(X)) == 2

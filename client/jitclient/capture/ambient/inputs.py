@@ -49,7 +49,8 @@ NAMED = {
     "socket": "create_connection getaddrinfo getfqdn gethostbyname gethostname socket",
     "subprocess": "run call check_call check_output getoutput getstatusoutput Popen",
     "sys": "modules argv orig_argv path path_hooks path_importer_cache meta_path warnoptions stdin flags _getframe "
-    "_current_frames getallocatedblocks getprofile getrecursionlimit getrefcount getswitchinterval gettrace",
+    "_current_frames exc_info exception getallocatedblocks getprofile getrecursionlimit getrefcount getswitchinterval "
+    "gettrace",
     "tempfile": "NamedTemporaryFile TemporaryDirectory TemporaryFile gettempdir mkdtemp mkstemp mktemp",
     "threading": "active_count current_thread enumerate get_ident get_native_id main_thread",
     "time": "time time_ns monotonic monotonic_ns perf_counter perf_counter_ns process_time process_time_ns thread_time "
