@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import inspect
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, overload
@@ -26,6 +27,15 @@ _DONATED = {
 
 # The text after this mark in Equinox's message says that the caller is not `filter_jit`.
 _END_OF_MESSAGE = "\n\n\n----"
+
+_callback_log = logging.getLogger("jax._src.callback")
+
+
+class _NoFailedCallbacks(logging.Filter):
+    """Filter for JAX's record of a callback that raised, which `equinox.filter_jit` leaves out as well."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.getMessage() != "jax.pure_callback failed"
 
 
 @overload
@@ -86,6 +96,8 @@ class _FilterJitted(Generic[P, R]):
     @api_boundary
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         given = self._given(args, kwargs)
+        silent = _NoFailedCallbacks()
+        _callback_log.addFilter(silent)
         try:
             with _quiet() if self._donate.startswith("all") else contextlib.nullcontext():
                 return self._jitted(*given)  # type: ignore[no-any-return]
@@ -94,6 +106,8 @@ class _FilterJitted(Generic[P, R]):
             if found:
                 raise equinox.EquinoxRuntimeError(message.partition(_END_OF_MESSAGE)[0]) from None
             raise
+        finally:
+            _callback_log.removeFilter(silent)
 
     @api_boundary
     def lower(self, /, *args: P.args, **kwargs: P.kwargs) -> Any:

@@ -144,13 +144,17 @@ def test_mistakes_are_those_of_equinox() -> None:
 
 
 @pytest.mark.callbacks
-def test_a_condition_that_holds_raises_equinoxs_error() -> None:
+def test_a_condition_that_holds_raises_equinoxs_error_and_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
     def positive(x: Any) -> Any:
         return eqx.error_if(x, x < 0, "must be positive")
 
     assert_same(jitclient.eqx.filter_jit(positive)(X), X)
     with pytest.raises(eqx.EquinoxRuntimeError, match=r"^must be positive$"):
         jitclient.eqx.filter_jit(positive)(-X)
+    assert caplog.records == []
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        jitclient.jit(positive)(-X)
+    assert [record.name for record in caplog.records] == ["jax._src.callback"]
 
 
 def test_the_stages_take_the_arguments_of_the_function() -> None:
