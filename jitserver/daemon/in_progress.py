@@ -7,10 +7,10 @@ import time
 from collections.abc import Iterator
 from typing import Protocol
 
+from jitclient.core import events
 from jitclient.wire import labels
 from jitclient.wire.introspection import Making
 from jitclient.wire.messages import Prepare
-from jitserver.programs import phases
 
 
 class Client(Protocol):
@@ -49,7 +49,7 @@ class InProgress:
 
         self._requests[number] = pending
         try:
-            with phases.reported_to(recorded):
+            with events.log.observed_by(recorded):
                 yield
         finally:
             del self._requests[number]

@@ -7,13 +7,14 @@ import os
 import platform
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from rpyc.core.service import Service
 
+from jitclient.core import events
 from jitclient.core.directories import process_settings
 from jitclient.errors import DaemonDraining, DaemonUnavailable, JitserverError, ProtocolError
 from jitclient.version import __version__
@@ -27,13 +28,12 @@ from jitserver.daemon.introspection import listed, long_runs, snapshot
 from jitserver.daemon.named_array_requests import NamedArrayRequests
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import DaemonSession
-from jitserver.programs import context, phases
+from jitserver.programs import context
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices.backend import backend
 from jitserver.programs.engine import Engine
 from jitserver.programs.failures import TraceFailed, failure_of
 from jitserver.programs.inspection import inspected
-from jitserver.programs.phases import Phases
 from jitserver.programs.programs import Hit
 from jitserver.programs.recorder import memory_profile
 from jitserver.store.entry import Entry
@@ -162,11 +162,10 @@ class JitService(Service):  # type: ignore[misc]
         self._check_packages(lookup.packages)
         session = _session(connection)
         self._check_open()
-        done = Phases()
-        with phases.reported_to(connection.report_phase, done.add):
+        with events.log.phases("looking up") as done, events.log.observed_by(connection.report_phase):
             found = self.engine.programs.find(lookup)
         if isinstance(found, Hit):
-            return messages.Found(self._prepared(session, found.entry, found.level, done.until_now("looking up")))
+            return messages.Found(self._prepared(session, found.entry, found.level, done))
         return messages.Found(names=found or ())
 
     @verb(messages.Upload)
@@ -185,11 +184,12 @@ class JitService(Service):  # type: ignore[misc]
         with (
             connection.incoming.taken(request.traced.key if request.traced else request.lookup.capture_key) as payload,
             self.in_progress.recording(key.text, request, connection),
-            phases.reported_to((done := Phases()).add),
+            events.log.phases("waiting") as done,
         ):
             entry, made = self.engine.programs.prepare(key, request, payload)
-        level, first = ("made", "unpacking") if made else ("memory", "waiting")
-        return self._prepared(session, entry, level, done.until_now(first))
+        if made:
+            done[0] = done[0]._replace(kind="unpacking")
+        return self._prepared(session, entry, "made" if made else "memory", done)
 
     @verb(messages.Settle)
     def exposed_settle(self, connection: DaemonConnection, settled: messages.Settle) -> messages.Settled:
@@ -210,7 +210,7 @@ class JitService(Service):  # type: ignore[misc]
         return inspected(_session(connection).executable(request.executable).program, request.what)
 
     def _prepared(
-        self, session: DaemonSession, entry: Entry, level: str, done: tuple[messages.Phase, ...]
+        self, session: DaemonSession, entry: Entry, level: str, done: Sequence[events.Event]
     ) -> messages.Prepared:
         made, seconds = level in ("made", "remade"), entry.info.seconds
         return messages.Prepared(
@@ -230,7 +230,10 @@ class JitService(Service):  # type: ignore[misc]
             saved=0.0 if made else sum(seconds.values()),
             saved_compiling=0.0 if made else seconds.get("compile", 0.0),
             why=entry.program.why_remade if level == "remade" else "",
-            phases=done,
+            phases=tuple(
+                messages.Phase(each.kind, (each.start - done[0].start) / 1e9, (each.end - each.start) / 1e9)
+                for each in done
+            ),
         )
 
     # ---- named arrays
@@ -337,7 +340,7 @@ class JitService(Service):  # type: ignore[misc]
     @verb(introspection.Show)
     def exposed_show(self, connection: DaemonConnection, request: introspection.Show) -> messages.Inspected | None:
         self._check_open()
-        with phases.reported_to(connection.report_phase):
+        with events.log.observed_by(connection.report_phase):
             return self.engine.show(request.key, request.what)
 
     @verb(explaining.Explain)

@@ -13,6 +13,7 @@ import jax
 from jitclient.capture.codec import values
 from jitclient.capture.load import Loaded, load
 from jitclient.capture.results.writer import TraceObjects
+from jitclient.core import events
 from jitclient.errors import CaptureError
 from jitclient.jaxside import compilation_cache, tree
 from jitclient.jaxside.avals import abstract
@@ -23,7 +24,7 @@ from jitclient.jaxside.leaked_tracers import raise_if_used
 from jitclient.jaxside.over_leaves import OverLeaves
 from jitclient.wire.array_transport import host_form, nbytes_of
 from jitclient.wire.messages import Evidence, ForeignFunction, Lookup, Signature, Slot, Spec, Traced
-from jitserver.programs import callbacks, context, executables, phases, placement, portable
+from jitserver.programs import callbacks, context, executables, placement, portable
 from jitserver.programs.devices import device_arrays, memories
 from jitserver.programs.devices.backend import backend
 from jitserver.programs.devices.memories import Bytes, bytes_of_specs
@@ -330,7 +331,7 @@ def _build(
 
 @contextlib.contextmanager
 def _timed(seconds: dict[str, float], label: str, phase: str) -> Iterator[None]:
-    phases.begin(phase)
+    events.log.begin(phase)
     start = time.perf_counter()
     yield
     seconds[label] = time.perf_counter() - start

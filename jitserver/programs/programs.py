@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from jitclient.capture import manifest
+from jitclient.core import events
 from jitclient.core.digests import digest
 from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon, JitserverError, ProgramLost
 from jitclient.jaxside import cpu_executables
@@ -19,7 +20,7 @@ from jitclient.jaxside.evidence import is_same_without_order
 from jitclient.wire import labels
 from jitclient.wire.introspection import EntryInfo
 from jitclient.wire.messages import Lookup, Manifest, Prepare, Settle, Settled
-from jitserver.programs import context, keys, phases, program, serialization
+from jitserver.programs import context, keys, program, serialization
 from jitserver.programs.counters import Counters
 from jitserver.programs.failures import TraceFailed
 from jitserver.programs.inspection import info_of
@@ -359,7 +360,7 @@ class Programs:
         """Make a program, which the crash journal and the counters record."""
         self.counters.add(misses=1)
         label = labels.of_program(request)
-        with self.journal.recording("unpacking", key.text, label) as next_phase, phases.reported_to(next_phase):
+        with self.journal.recording("unpacking", key.text, label) as next_phase, events.log.observed_by(next_phase):
             built = make()
         log.info("made %s in %.2f s", label, sum(built.seconds.values()))
         self.counters.add(compiles=1, text_hits=built.is_found, compile_seconds=sum(built.seconds.values()))
@@ -445,7 +446,7 @@ class Programs:
         return self._restoring.get(key.text, lambda: self._restore(key))[0]
 
     def _restore(self, key: CallKey) -> Entry | None:
-        phases.begin(_READING)
+        events.log.begin(_READING)
         found = self.cache.load(key.text, self._names.seconds_shared(key.base))
         if found is None:
             return self._compiled(key)
@@ -454,7 +455,7 @@ class Programs:
         why = stored.info.no_executable or refusal
         may_load = not refusal and self.journal.strikes.count(key.text, _LOADING) < _MAX_DISK_STRIKES
         if executable is not None and may_load:
-            phases.begin(_LOADING)
+            events.log.begin(_LOADING)
             try:
                 with self.journal.recording(_LOADING, key.text, stored.info.label):
                     built = serialization.loaded(stored.facts, executable)

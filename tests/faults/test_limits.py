@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jitclient.core import progress, threads
+from jitclient.core import events, progress, threads
 from jitclient.core.tracebacks import is_of_loading
 from jitclient.errors import DaemonUnavailable, loading
 from jitclient.jaxside import memory, trace_state
@@ -148,7 +148,7 @@ def test_without_threads_calls_are_right_all_the_same(monkeypatch: pytest.Monkey
     assert not memory.owns_xla_memory(made)
     monkeypatch.setattr(progress, "is_terminal", lambda: True)
     with progress.shown("f()", enabled=True):
-        progress.report_phase("tracing")
+        events.log.begin("tracing")
     monkeypatch.undo()
     assert not trace_state.is_active()
     assert memory.owns_xla_memory(made)

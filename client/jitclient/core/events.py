@@ -101,6 +101,7 @@ class _Here(threading.local):
     def __init__(self) -> None:
         # Kinds and starts of the spans that have not ended.
         self.open: list[tuple[str, int]] = []
+        self.observers: tuple[Callable[[str], None], ...] = ()
 
 
 class Log:
@@ -201,14 +202,41 @@ class Log:
         label: str = "",
         in_daemon: bool = False,
         program: ProgramRecord | None = None,
-    ) -> None:
-        """Add work of this thread, or of the daemon for it, that has ended."""
+    ) -> Event:
+        """Add work of this thread, or of the daemon for it, that has ended; return the event."""
         event = Event(kind, label, start, max(start, end), self._thread(), in_daemon, program or self._here.program)
         with self._lock:
             if self.is_asked and len(self.events) >= MAX_EVENTS:
                 self.dropped += 1
             else:
                 self.events.append(event)
+        return event
+
+    def begin(self, phase: str) -> None:
+        """Begin a phase of this thread's work, which lasts until its next; tell the observers, the innermost first."""
+        for observer in reversed(self._here.observers):
+            observer(phase)
+
+    @contextlib.contextmanager
+    def observed_by(self, *observers: Callable[[str], None], alone: bool = False) -> Iterator[None]:
+        """Tell functions of each phase that begins in the `with` block; with `alone`, no others meanwhile."""
+        here = self._here
+        before, here.observers = here.observers, observers if alone else (*here.observers, *observers)
+        try:
+            yield
+        finally:
+            here.observers = before
+
+    @contextlib.contextmanager
+    def phases(self, first: str) -> Iterator[list[Event]]:
+        """Add the phases of the `with` block, of which `first` is the time before any other; yield the list of them."""
+        begun, done = [(first, self.now())], list[Event]()
+        try:
+            with self.observed_by(lambda phase: begun.append((phase, self.now()))):
+                yield done
+        finally:
+            ends = [start for _, start in begun[1:]] + [self.now()]
+            done += [self.add(phase, start, end) for (phase, start), end in zip(begun, ends, strict=True)]
 
     def add_measured(self, kind: str, seconds: float, label: str) -> None:
         """Add work of jax that ends now, and whose duration jax has measured.

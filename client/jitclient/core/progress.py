@@ -1,6 +1,6 @@
 """Progress line during long work, shown if stderr is a terminal, or by a display of the program's own.
 
-A thread that waits for the daemon has at most one line, that of its innermost `shown`, so no function passes it on.
+It shows the phases of its thread's work (`core/events.py`). A thread has at most one, that of its innermost `shown`.
 """
 
 import contextlib
@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from jitclient.core import events
 from jitclient.core.notices import is_terminal
 from jitclient.core.threads import Thread
 
@@ -27,11 +28,6 @@ class Display(Protocol):
         """Remove the line, if it is shown."""
 
 
-class _LineHere(threading.local):
-    line: "_Line | None" = None
-
-
-_here = _LineHere()
 _display: Callable[[str], Display] | None = None
 
 
@@ -43,25 +39,20 @@ def display_with(make: Callable[[str], Display] | None) -> None:
 
 @contextlib.contextmanager
 def shown(label: str, enabled: bool) -> Iterator[None]:
-    """Show `compiling LABEL 3 s` after half a second. `report_phase` replaces the first word."""
+    """Show `compiling LABEL 3 s` after half a second. The phase that begins replaces the first word."""
     make = _display or (_Terminal if is_terminal() else None)
-    line = _Line(label, make) if enabled and make is not None else None
-    before, _here.line = _here.line, line
-    if line is not None:
-        with contextlib.suppress(RuntimeError):  # no thread is available
-            Thread(line.wait, "progress").start()
+    if not enabled or make is None:
+        with events.log.observed_by(alone=True):
+            yield
+        return
+    line = _Line(label, make)
+    with contextlib.suppress(RuntimeError):  # no thread is available
+        Thread(line.wait, "progress").start()
     try:
-        yield
+        with events.log.observed_by(line.show_phase, alone=True):
+            yield
     finally:
-        _here.line = before
-        if line is not None:
-            line.stop()
-
-
-def report_phase(phase: str) -> None:
-    """Show the phase of the work for which this thread waits, if the thread has a line."""
-    if _here.line is not None:
-        _here.line.show_phase(phase)
+        line.stop()
 
 
 class _Line:

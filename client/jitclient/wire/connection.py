@@ -14,7 +14,7 @@ import msgspec
 from rpyc.core import consts
 from rpyc.core.protocol import Connection
 
-from jitclient.core import progress
+from jitclient.core import events
 from jitclient.errors import DaemonLost, DaemonSilent, NotSent, ProtocolError
 from jitclient.wire.channel import LENGTH, WireChannel
 from jitclient.wire.encoding import decoded, decoder
@@ -257,7 +257,7 @@ class ClientConnection(WireConnection):
             self._replies.append(_decode(body))
         elif kind == BUSY:
             self.phase = decoded(body, Busy).phase
-            progress.report_phase(self.phase)
+            events.log.begin(self.phase)
         elif kind == CALLBACK and self.on_callback is not None:
             self.on_callback(body)
         elif kind == LEASED:

@@ -5,7 +5,7 @@ import threading
 import pytest
 from rich.progress import Progress
 
-from jitclient.core import progress
+from jitclient.core import events, progress
 from jitclient.core.threads import Thread
 
 
@@ -21,7 +21,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 def test_it_begins_during_long_work(begun: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", 0.0)
     with progress.shown("f()", enabled=True):
-        progress.report_phase("tracing")
+        events.log.begin("tracing")
         assert begun.wait(60)
 
 
@@ -42,12 +42,12 @@ def test_a_phase_is_shown_on_the_threads_innermost_line(monkeypatch: pytest.Monk
     monkeypatch.setattr(Progress, "update", lambda self, task, description: shown.append(description))
     with progress.shown("f()", enabled=True):
         with progress.shown("g()", enabled=True):
-            progress.report_phase("tracing")
+            events.log.begin("tracing")
         with progress.shown("h()", enabled=False):
-            progress.report_phase("tracing")
-        progress.report_phase("lowering")
-        other = Thread(lambda: progress.report_phase("compiling"), "other")
+            events.log.begin("tracing")
+        events.log.begin("lowering")
+        other = Thread(lambda: events.log.begin("compiling"), "other")
         other.start()
         other.join(60)
-    progress.report_phase("running")
+    events.log.begin("running")
     assert shown == ["tracing g()", "lowering f()"]

@@ -14,7 +14,7 @@ import pytest
 from rpyc.core import brine, consts
 from rpyc.core.service import Service
 
-from jitclient.core import progress
+from jitclient.core import events
 from jitclient.errors import DaemonLost, DaemonSilent, ProtocolError
 from jitclient.wire import shared_memory, stream
 from jitclient.wire.channel import WireChannel
@@ -292,12 +292,12 @@ def test_arrays_of_any_size_are_sent_and_read_in_pieces_that_macos_takes(monkeyp
         end.close()
 
 
-def test_busy_frames_report_the_phase_and_are_no_answer(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_busy_frames_report_the_phase_and_are_no_answer(ends: Ends) -> None:
     phases: list[str] = []
-    monkeypatch.setattr(progress, "report_phase", phases.append)
     busy = bytes((18,)) + msgspec.msgpack.encode(["tracing", 1.5])
     ends.bare.sendall(b"".join(struct.pack("<I", len(frame)) + frame for frame in (busy, replied(Reply(7)))))
-    assert exchanged(ends) == Reply(7)
+    with events.log.observed_by(phases.append):
+        assert exchanged(ends) == Reply(7)
     assert phases == ["tracing"]
 
 

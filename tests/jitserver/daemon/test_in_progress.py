@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from jitclient.core import events
 from jitclient.wire.messages import Lookup, Prepare, Signature, Spec
 from jitserver.daemon.in_progress import InProgress
-from jitserver.programs import phases
 
 REQUEST = Prepare(
     Lookup("", "", (), Signature(None, (Spec((2, 3), "float32"),), (), (), (), ())), name="step", where="x.py:1"
@@ -33,7 +33,7 @@ def working(request: Any, *begun: str) -> Iterator[None]:
     """Work on a request in a thread of its own, where phases begin."""
     with ThreadPoolExecutor(1) as thread:
         thread.submit(request.__enter__).result()
-        list(thread.map(phases.begin, begun))
+        list(thread.map(events.log.begin, begun))
         yield
         thread.submit(request.__exit__, None, None, None).result()
 
