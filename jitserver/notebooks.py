@@ -16,7 +16,7 @@ from IPython.core.magic import Magics, line_magic, magics_class
 from IPython.display import HTML, DisplayHandle, display
 
 from jitclient.api import keeping
-from jitclient.api.report import lines, report_of
+from jitclient.api.report import lines, report_now
 from jitclient.api.switch import Installed, install
 from jitclient.core import progress
 from jitclient.core.settings import settings
@@ -107,7 +107,7 @@ class JitserverMagics(Magics):
             print(f"daemon    pid {found.pid} at {found.address}, on {', '.join(found.devices)}; it holds {held}")
         except (JitserverError, msgspec.MsgspecError) as error:
             print(f"daemon    none: {error}")
-        for each in lines(report_of()):
+        for each in lines(report_now()):
             print(each)
 
 

@@ -31,13 +31,15 @@ def run(command: Command, interpreter: str, preloaded: tuple[int, float] | None 
         SystemExit: the process must exit.
     """
     from jitclient.api import program_end, run_as_main
+    from jitclient.core.events import Started
 
     history.note_at_exit()
     if command.files:
         # The command that would read the notes may have ended.
         with contextlib.suppress(OSError, ValueError), open(command.files, "r+b") as file:
             sys.addaudithook(_noting(mmap.mmap(file.fileno(), 0)))
-    program_end.begin(command.name, command.is_module, command.report, command.packages, preloaded, why_fresh)
+    named = f"-m {command.name}" if command.is_module else command.name
+    program_end.begin(Started(named, command.packages, preloaded, why_fresh), command.report)
     if command.jit:
         from jitclient.api.switch import install
 

@@ -8,6 +8,7 @@ import jitclient
 from jitclient.api import program_end
 from jitclient.api.console_scripts import resolved
 from jitclient.api.run_as_main import run_module, run_script
+from jitclient.core.events import Started
 from jitclient.core.settings import report_form
 from jitclient.errors import SettingsError
 
@@ -82,7 +83,8 @@ def main(arguments: Sequence[str]) -> int:
     name = named[0] if options.module is not None else resolved(named[0])
     # Register first so that it runs last: exit handlers run in reverse order.
     try:
-        program_end.begin(name, options.module is not None, options.report or "", options.package)
+        started = Started(name if options.module is None else f"-m {name}", options.package)
+        program_end.begin(started, options.report or "")
     except SettingsError as error:
         parser.error(str(error))
     if not options.no_jit:

@@ -1,6 +1,6 @@
 """Report of `--report`: the programs used, the time that hits saved, and the work done in this process instead."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -83,11 +83,9 @@ class RunReport(msgspec.Struct):
     moved_in: list[MovedRow] = []
 
 
-def print_report(
-    form: str, packages: Collection[str], preloaded: tuple[int, float] | None, why_fresh: str = ""
-) -> None:
+def print_report(form: str) -> None:
     """Print the report on stderr, as lines of text, or with the form "json" as one line of JSON."""
-    found = report_of(packages, preloaded, why_fresh)
+    found = report_now()
     if form == "json":
         print_line(msgspec.json.encode(found).decode())
     else:
@@ -95,18 +93,11 @@ def print_report(
             print_notice(line)
 
 
-def report_of(
-    packages: Collection[str] = (), preloaded: tuple[int, float] | None = None, why_fresh: str = ""
-) -> RunReport:
-    """Return the report of what was counted until now.
-
-    Args:
-        packages: the installed packages whose jits run on the daemon.
-        preloaded: how many modules a helper has imported, and the seconds that this took; None without a helper.
-        why_fresh: why a run has no helper; empty if it has one, or is not `jitserver run`.
-    """
-    imports = ImportsRow(*preloaded) if preloaded is not None else ImportsRow(why=why_fresh) if why_fresh else None
+def report_now() -> RunReport:
+    """Return the report of what was counted until now."""
     log = events.log
+    _, packages, preloaded, why_fresh = log.started
+    imports = ImportsRow(*preloaded) if preloaded is not None else ImportsRow(why=why_fresh) if why_fresh else None
     jax = JaxRow(*log.total("found by jax"), *log.total("compiled by jax"))
     got = sorted((log.counted("found") | log.counted("made")).items())
     functions = log.counted("package")

@@ -8,13 +8,13 @@ for one thread of the program.
 import contextlib
 import os
 import tempfile
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
 import msgspec
 
-from jitclient.api.report import RunReport, report_of
+from jitclient.api.report import RunReport, report_now
 from jitclient.core import events
 from jitclient.core.events import Event, Log, ProgramRecord
 from jitclient.core.notices import print_notice
@@ -36,21 +36,11 @@ _ESCAPES = {ord(each): f"\\u{ord(each):04x}" for each in "<>&"}
 """Escapes without which a name could end the element, and become a part of the page."""
 
 
-def write_report(
-    path: str, name: str, packages: Collection[str], preloaded: tuple[int, float] | None, why_fresh: str
-) -> None:
-    """Write the report of this run, and print a line which says where it is, or why it could not be written.
-
-    Args:
-        path: absolute path of the file.
-        name: name of the program.
-        packages: the installed packages whose jits run on the daemon.
-        preloaded: how many modules a helper has imported, and the seconds that this took; None without a helper.
-        why_fresh: why a run has no helper; empty if it has one, or is not `jitserver run`.
-    """
-    report = report_of(packages, preloaded, why_fresh)
+def write_report(path: str) -> None:
+    """Write the report of this run to an absolute path, and print a line: where it is, or why it was not written."""
+    report = report_now()
     try:
-        trace = trace_of(events.log, name, report, compilation_cache.own() is not None)
+        trace = trace_of(events.log, report, compilation_cache.own() is not None)
         _replace(path, encoded(trace, path))
     except OSError as error:
         print_notice(f"the report {path} was not written ({error.strerror or error}). Name a file that you may write.")
@@ -72,21 +62,20 @@ def encoded(trace: dict[str, Any], path: str) -> bytes:
     return f"{before}{element.removesuffix(_PLACE)}{data.decode().translate(_ESCAPES)}{after}".encode()
 
 
-def trace_of(log: Log, name: str, report: RunReport, keeps_compilations: bool) -> dict[str, Any]:
+def trace_of(log: Log, report: RunReport, keeps_compilations: bool) -> dict[str, Any]:
     """Return the trace of a run that ends now.
 
     Its figures have an estimate of a second run: this run without the `made_seconds` in which only programs were made.
 
     Args:
         log: the events of the run.
-        name: the name of the program.
         report: the counts of the run.
         keeps_compilations: whether a second run finds what jax itself compiled in the process.
     """
     done, seconds, pid = list(log.events), (log.now() - log.origin) / 1e9, os.getpid()
     # A daemon on another machine may have the same number.
     daemon = log.daemon if log.daemon not in (None, pid) else 0
-    name = _text(name)
+    name = _text(log.started.name)
     named = [_named("process_name", pid, 0, f"program {name}"), _named("process_name", daemon, 0, "jitserver daemon")]
     drawn = []
     # Perfetto shows thread 0 as that of no process.

@@ -40,16 +40,14 @@ def begin(report: Callable[[], None] | None = None, details: str = "jitserver ru
     atexit.register(_at_exit, details, report)
 
 
-def begin_reported(report: Callable[[str], Callable[[], None]]) -> None:
-    """Summarize this process by a report, unless its summary has begun.
+def begin_reported(report: Callable[[], Callable[[], None]]) -> None:
+    """Summarize this process by a report, unless its summary has begun; `report` returns what prints or writes it.
 
     A process that `multiprocessing` started has none, which could replace that of its parent.
-
-    Args:
-        report: takes the name of the program, and returns a function that prints or writes the report.
     """
     if _pid is None:
-        make = report(_script())
+        events.log.start(events.Started(_script()))
+        make = report()
         # Asked at the exit: a child does not know of its parent yet when it imports the parent's `__main__`.
         begin(lambda: None if _is_child() else make())
 

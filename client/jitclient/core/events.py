@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from jitclient.core.clock import perf_counter_ns, time
@@ -94,6 +94,22 @@ class Event(NamedTuple):
     program: ProgramRecord | None = None
 
 
+class Started(NamedTuple):
+    """Program that this process runs, for its reports.
+
+    Attributes:
+        name: path of a script, or `-m` and the name of a module.
+        packages: the installed packages whose jits run on the daemon.
+        preloaded: how many modules a helper has imported, and the seconds that this took; None without a helper.
+        why_fresh: why a run has no helper; empty if it has one, or is not `jitserver run`.
+    """
+
+    name: str = ""
+    packages: Sequence[str] = ()
+    preloaded: tuple[int, float] | None = None
+    why_fresh: str = ""
+
+
 class _Here(threading.local):
     thread: tuple[int, str] | None = None
     program: ProgramRecord | None = None
@@ -122,7 +138,12 @@ class Log:
         self.counts: dict[tuple[str, ...], tuple[int, float]] = {}
         self.is_asked = False
         """Whether a report needs all events."""
+        self.started = Started()
         self._begin(KEPT)
+
+    def start(self, started: Started) -> None:
+        """Note which program this process runs."""
+        self.started = started
 
     def ask(self) -> None:
         """Keep all events from now on, unless that has begun."""

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from jitclient.api.report import report_of
+from jitclient.api.report import report_now
 from jitclient.api.report_file import encoded, trace_of
-from jitclient.core.events import Log
+from jitclient.core.events import Log, Started
 
 MILLISECOND = 1_000_000
 
@@ -49,4 +49,5 @@ def made_run(name: str = "f") -> tuple[Log, Clock]:
 
 def traced(log: Log, name: str = "train.py", keeps_compilations: bool = True) -> Any:
     """Return the trace of a run, from JSON."""
-    return json.loads(encoded(trace_of(log, name, report_of(), keeps_compilations), "a.json"))
+    log.start(Started(name))
+    return json.loads(encoded(trace_of(log, report_now(), keeps_compilations), "a.json"))

@@ -9,7 +9,7 @@ import pytest
 from jitclient.api import program_end
 from jitclient.calls import exit_summary
 from jitclient.core import events
-from jitclient.core.events import Log
+from jitclient.core.events import Log, Started
 from jitclient.core.settings import report, settings, use_report
 from jitclient.errors import SettingsError
 
@@ -31,22 +31,22 @@ def test_the_option_comes_before_the_variable(
     begun: list[Callable[[], None] | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JITSERVER_REPORT", "run.html")
-    program_end.begin("a.py", False, "json", ())
+    program_end.begin(Started("a.py"), "json")
     assert begun != [None]
     assert not events.log.is_asked
-    program_end.begin("a.py", False, "", ())
+    program_end.begin(Started("a.py"), "")
     assert events.log.is_asked
 
 
 @pytest.mark.parametrize("form", ["lines", "off"])
 def test_lines_are_no_report_at_the_end(begun: list[Callable[[], None] | None], form: str) -> None:
-    program_end.begin("a.py", False, form, ())
+    program_end.begin(Started("a.py"), form)
     assert begun == [None]
     assert report() == form
 
 
 def test_without_either_there_is_none(begun: list[Callable[[], None] | None]) -> None:
-    program_end.begin("a.py", False, "", ())
+    program_end.begin(Started("a.py"), "")
     assert begun == [None]
     assert not events.log.is_asked
 
@@ -55,7 +55,7 @@ def test_a_file_is_that_of_the_working_directory_at_the_start(
     begun: list[Callable[[], None] | None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    program_end.begin("a.py", False, "run.json", ())
+    program_end.begin(Started("a.py"), "run.json")
     monkeypatch.chdir("/")
     [write] = begun
     assert write is not None
@@ -68,5 +68,5 @@ def test_another_value_of_the_variable_is_an_error(
 ) -> None:
     monkeypatch.setenv("JITSERVER_REPORT", "run.txt")
     with pytest.raises(SettingsError, match=r"JITSERVER_REPORT='run\.txt'"):
-        program_end.begin("a.py", False, "", ())
+        program_end.begin(Started("a.py"), "")
     assert begun == []

@@ -10,7 +10,7 @@ import pytest
 
 from jitclient.api import report
 from jitclient.core import events
-from jitclient.core.events import Log
+from jitclient.core.events import Log, Started
 from jitclient.jaxside import compile_events
 
 from ...running_daemon import run_daemon
@@ -34,8 +34,9 @@ def used(*got: tuple[str, str, float]) -> None:
         events.log.count("made" if level == "made" else "found", program, level, "", seconds=seconds)
 
 
-def lines(**options: Any) -> list[str]:
-    return [*report.lines(report.report_of(**options))]
+def lines(**started: Any) -> list[str]:
+    events.log.start(Started(**started))
+    return [*report.lines(report.report_now())]
 
 
 def test_each_program_has_a_line_with_its_level_and_its_seconds() -> None:
@@ -94,10 +95,9 @@ def test_packages_whose_jits_stayed_have_a_line_each() -> None:
 
 
 def test_imports_of_the_helper_have_a_line() -> None:
-    made = report.report_of(preloaded=(1234, 2.5))
-    assert "imports   1,234 modules imported before the program began, in 2.5 s" in report.lines(made)
-    made = report.report_of(why_fresh="no helper is ready")
-    assert "imports   none before the program began: no helper is ready" in report.lines(made)
+    made = lines(preloaded=(1234, 2.5))
+    assert "imports   1,234 modules imported before the program began, in 2.5 s" in made
+    assert "imports   none before the program began: no helper is ready" in lines(why_fresh="no helper is ready")
 
 
 def test_programs_get_json_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +106,8 @@ def test_programs_get_json_in_one_line(capsys: pytest.CaptureFixture[str]) -> No
     used(("f()", "memory", 2.0))
     events.log.count("local", "g", "run", "no daemon")
     events.log.count("moved in", "f()", "20")
-    report.print_report("json", (), (10, 0.25))
+    events.log.start(Started(preloaded=(10, 0.25)))
+    report.print_report("json")
     [line] = capsys.readouterr().err.splitlines()
     assert json.loads(line) == {
         "saved_seconds": 2.5,

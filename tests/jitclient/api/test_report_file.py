@@ -27,7 +27,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Log:
 
 
 def write(path: Path) -> None:
-    report_file.write_report(str(path), "train.py", (), None, "")
+    report_file.write_report(str(path))
 
 
 @pytest.mark.usefixtures("log")

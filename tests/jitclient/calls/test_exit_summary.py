@@ -172,8 +172,9 @@ def test_a_process_in_which_a_report_was_asked_for_has_no_line(tmp_path: Path) -
 def test_programs_have_names(tmp_path: Path) -> None:
     code = """
         from jitclient.calls import exit_summary
+        from jitclient.core import events
 
-        exit_summary.begin_reported(lambda name: lambda: print(name))
+        exit_summary.begin_reported(lambda: lambda: print(events.log.started.name))
     """
     package = tmp_path / "package"
     package.mkdir()
@@ -211,7 +212,7 @@ def test_compilations_of_each_run_are_named(tmp_path: Path, monkeypatch: pytest.
     assert exit_summary.line_of_remade() == f"24.0 s for {what}: {reason}"
     monkeypatch.setattr(events, "log", events.Log())
     expected = f"local     jit(while) at mcmc.py:33 was compiled, as in each run, in 24.0 s, 10 times: {reason}"
-    assert [*report.lines(report.report_of())][-1] == expected
+    assert [*report.lines(report.report_now())][-1] == expected
     cache.remade.clear()
     cache.count_compiled(0.5, compiler.Remade("jit(g)", "", "JAX's compiler is replaced"))
     assert exit_summary.line_of_remade() == ""
