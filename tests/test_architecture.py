@@ -50,7 +50,7 @@ REPLACES = {
     "jitserver.run.replacement": "how imports read files and variables, and import others, while a helper imports",
     "jitserver.run.additions": "the finders that the imports of a program add",
     "jitserver.run.preloaded": "the modules that a program has imported, and the variables that their imports set",
-    "jitserver.run.program": "the words that started the process",
+    "jitserver.run.user_program": "the words that started the process",
     "jitserver.system.process_title": "a variable that setproctitle reads when it is imported",
     "jitserver.programs.traces.stand_ins": "what a process must know of what its traces read, print and warn of",
 }

@@ -53,7 +53,7 @@ def main(folder: Path) -> None:
     """Runs the daemon, and tells in a file how to get in."""
     from jitclient.wire.address import Address
     from jitserver.daemon.daemon import Daemon
-    from jitserver.daemon.options import Options
+    from jitserver.daemon.serve_options import Options
     from jitserver.system.malloc import keep_freed
 
     class Open(Daemon):

@@ -121,7 +121,7 @@ def serve(address: str | None, **options: Any) -> None:
         keep_freed()
     install_read_detection()
     from jitserver.daemon.daemon import RESTART_REASON, Daemon  # imports jax
-    from jitserver.daemon.options import Options
+    from jitserver.daemon.serve_options import Options
 
     options["packages"] = tuple((options["packages"] or "").split())
     given = {name: value for name, value in options.items() if value is not None}

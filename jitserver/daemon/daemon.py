@@ -31,7 +31,7 @@ from jitserver.daemon.checkpoint.manifests import directory_of
 from jitserver.daemon.installation import Installation
 from jitserver.daemon.listener import Listener
 from jitserver.daemon.log_file import LogFile
-from jitserver.daemon.options import Options
+from jitserver.daemon.serve_options import Options
 from jitserver.daemon.service import JitService
 from jitserver.programs.context import class_count
 from jitserver.programs.counters import Counters

@@ -5,8 +5,9 @@
 - the daemon does not refuse calls;
 - the session has not ended, no Run of an earlier connection is active, and no dropped handle waits for one;
 - the Run has only calls, drops and fetches, and no block of shared memory;
-- each call's program is plain and has no strikes (`Program.plain`: it takes and returns ordinary arrays on one device,
-  and has no donation, no callbacks and no settings of its own). A program from before a restart is not known to be;
+- each call's program is plain and has no strikes (`CompiledProgram.plain`: it takes and returns ordinary arrays on one
+  device, and has no donation, no callbacks and no settings of its own). A program from before a restart is not known
+  to be;
 - each call has as many arguments as its program, each a handle or the bytes of a small array.
 
 A plain Run has the same effects and the same reply as with `runs.answer`, which a property test checks. `runs.py` also
@@ -25,8 +26,8 @@ from jitclient.wire.reply import Reply
 from jitserver.daemon import runs
 from jitserver.daemon.sessions.run_order import Order
 from jitserver.daemon.sessions.session import DaemonSession
-from jitserver.programs.failures import Failed, is_exhausted
-from jitserver.programs.program import Program
+from jitserver.programs.exceptions import Failed, is_exhausted
+from jitserver.programs.program import CompiledProgram
 from jitserver.programs.recorder import labelled
 from jitserver.programs.traces.ambient_reads import monotonic
 
@@ -50,7 +51,7 @@ def answer(
         or session.ended
     ):
         return None
-    engine, executables, programs = service.engine, session.executables, list[Program]()
+    engine, executables, programs = service.engine, session.executables, list[CompiledProgram]()
     for call in run.calls:
         number = call.executable
         entry = executables[number] if 0 <= number < len(executables) else ""
@@ -69,7 +70,7 @@ def answer(
     # Read `session.arrays` each time: a checkpoint replaces it while Runs that take too long are still active.
     reply, budget, slot = Reply(run.number), session.budget.default, engine.journal.thread_state.slot
     in_flight, recorder = engine.in_flight, engine.recorder
-    ran: list[tuple[Program, float]] = []
+    ran: list[tuple[CompiledProgram, float]] = []
     try:
         with engine.counters.lock:
             engine.counters.calls += len(programs)

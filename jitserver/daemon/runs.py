@@ -19,8 +19,8 @@ from jitserver.programs.devices import memories
 from jitserver.programs.devices.backend import backend
 from jitserver.programs.devices.memories import Bytes
 from jitserver.programs.engine import Engine
-from jitserver.programs.failures import Failed, failure_of, is_exhausted
-from jitserver.programs.program import Program
+from jitserver.programs.exceptions import Failed, failure_of, is_exhausted
+from jitserver.programs.program import CompiledProgram
 
 Data = bytes | HostArray
 
@@ -89,7 +89,7 @@ def _do(engine: Engine, session: DaemonSession, run: Run, channel: RunChannel, d
     # Read all attachments first, so that an error leaves none on the socket.
     calls = [_Call(session, call, read) for call in run.calls]
     puts = [(put, _data(put.value, put.spec, read)) for put in run.puts]
-    ran: list[tuple[Program, float]] = []
+    ran: list[tuple[CompiledProgram, float]] = []
     with engine.counters.lock:  # inlined, because every call would pay for a function
         engine.counters.calls += len(calls)
     try:
@@ -169,7 +169,7 @@ class _Call:
         self.session, self.call = session, call
         self.lost: Failed | None = None
         try:
-            self.program: Program = session.executable(call.executable).program
+            self.program: CompiledProgram = session.executable(call.executable).program
         except IndexError as error:
             raise ProtocolError(f"this session has no executable {call.executable}") from error
         except (DaemonLost, ProgramLost) as error:
@@ -197,7 +197,7 @@ class _Call:
         engine: Engine,
         draining: bool,
         reply: Reply,
-        ran: list[tuple[Program, float]],
+        ran: list[tuple[CompiledProgram, float]],
         call_client: CallClient | None = None,
         over_budget: Failed | None = None,
     ) -> None:
@@ -251,13 +251,15 @@ class _Call:
         self.session.budget.of(memory).recount(nbytes, label)
 
 
-def run_one(engine: Engine, session: DaemonSession, call: Call, reply: Reply, ran: list[tuple[Program, float]]) -> None:
+def run_one(
+    engine: Engine, session: DaemonSession, call: Call, reply: Reply, ran: list[tuple[CompiledProgram, float]]
+) -> None:
     """Run a call without attachments."""
     _Call(session, call, _no_attachment).run(engine, False, reply, ran)
 
 
 def note_failure(
-    engine: Engine, session: DaemonSession, call: Call, program: Program, error: BaseException, reply: Reply
+    engine: Engine, session: DaemonSession, call: Call, program: CompiledProgram, error: BaseException, reply: Reply
 ) -> None:
     """Replace the results of a failed call by its failure."""
     # Callbacks may have happened, so that the client must not repeat the call at the next daemon.

@@ -32,7 +32,7 @@ from jitserver.programs import context
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices.backend import backend
 from jitserver.programs.engine import Engine
-from jitserver.programs.failures import TraceFailed, failure_of
+from jitserver.programs.exceptions import TraceRaised, failure_of
 from jitserver.programs.inspection import inspected
 from jitserver.programs.programs import Hit
 from jitserver.programs.recorder import memory_profile
@@ -389,7 +389,7 @@ class JitService(Service):  # type: ignore[misc]
 
 def _failure(error: BaseException) -> messages.Failure:
     """Convert an exception of a verb to a message, with references to the capture that the request concerns."""
-    if isinstance(error, TraceFailed):
+    if isinstance(error, TraceRaised):
         return msgspec.structs.replace(failure_of(error.error, error.loaded), is_final=error.is_final)
     # An OSError here is the daemon's own, because it comes from no user code.
     if isinstance(error, OSError) and not isinstance(error, JitserverError):

@@ -19,7 +19,7 @@ from jitserver.programs.devices.backend import backend
 from jitserver.programs.devices.heartbeat import Health
 from jitserver.programs.devices.in_flight import InFlight
 from jitserver.programs.devices.serial import recording_callbacks, run_serially
-from jitserver.programs.program import Program
+from jitserver.programs.program import CompiledProgram
 from jitserver.programs.programs import RUNNING, Programs, request_of
 from jitserver.programs.recorder import Recorder, labelled
 from jitserver.programs.traces import output
@@ -59,9 +59,9 @@ class Engine:
 
     def run(
         self,
-        built: Program,
+        built: CompiledProgram,
         arguments: Sequence[Any],
-        ran: list[tuple[Program, float]],
+        ran: list[tuple[CompiledProgram, float]],
         call_client: CallClient | None = None,
     ) -> Any:
         """Run a program on resident and received arrays.

@@ -8,13 +8,13 @@ from jitclient.wire import labels
 from jitclient.wire.introspection import EntryInfo
 from jitclient.wire.messages import Inspected, Prepare, Signature
 from jitserver.programs import context
-from jitserver.programs.program import Program, loaded_for, text_of_capture, text_of_client
+from jitserver.programs.program import CompiledProgram, loaded_for, text_of_capture, text_of_client
 
 TRACED = ("jaxpr", "stablehlo")
 """Views of a program that require another trace."""
 
 
-def info_of(key: str, request: Prepare, built: Program) -> EntryInfo:
+def info_of(key: str, request: Prepare, built: CompiledProgram) -> EntryInfo:
     """Return the description of a new program."""
     signature: Signature = request.lookup.signature
     now = time.time()
@@ -46,7 +46,7 @@ def _options_text(signature: Signature) -> str:
     return ", ".join(options + statics)
 
 
-def inspected(program: Program, what: str) -> Inspected:
+def inspected(program: CompiledProgram, what: str) -> Inspected:
     """Return a view: "hlo" (or "text"), "costs" (estimates of flops, bytes, ...) or "memory" (bytes by use).
 
     Raises:

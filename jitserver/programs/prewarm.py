@@ -20,7 +20,7 @@ from jitserver.programs import context
 from jitserver.programs.devices import device_arrays
 from jitserver.programs.devices.backend import backend
 from jitserver.programs.engine import Engine
-from jitserver.programs.program import Program
+from jitserver.programs.program import CompiledProgram
 from jitserver.store.entry import Entry, eviction_score
 from jitserver.store.strikes import DRY_RUN, MAX_STRIKES
 
@@ -146,18 +146,18 @@ def _may_be_run(entry: Entry) -> bool:
     The program must be plain, on one device, and not yet called in this process, and its earlier calls must have been
     quick.
     """
-    program: Program = entry.program
+    program: CompiledProgram = entry.program
     is_placed = any(spec.sharding for spec in (*program.specs, *program.results))
     in_order = not (program.calls or program.may_raise or program.suspect or is_placed)
     return in_order and 0 < entry.info.slowest <= _MAX_SECONDS
 
 
-def _nbytes(program: Program) -> int:
+def _nbytes(program: CompiledProgram) -> int:
     memory = program.run.memory_analysis()
     return int(memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes)
 
 
-def _run_on_zeros(program: Program) -> None:
+def _run_on_zeros(program: CompiledProgram) -> None:
     with context.entered(program.settings):
         zeros = [decode(bytes(nbytes_of(spec))) for spec, decode in zip(program.specs, program.decoders, strict=True)]
         for position in program.donated:

@@ -23,7 +23,7 @@ from jitclient.jaxside.ffi import foreign_functions, raise_if_unknown, register
 from jitclient.jaxside.leaked_tracers import raise_if_used
 from jitclient.jaxside.over_leaves import OverLeaves
 from jitclient.wire.array_transport import host_form, nbytes_of
-from jitclient.wire.messages import Evidence, ForeignFunction, Lookup, Signature, Slot, Spec, Traced
+from jitclient.wire.messages import Evidence, ForeignFunction, Lookup, Signature, Slot, Spec, TracedProgram
 from jitserver.programs import callbacks, context, executables, placement, portable
 from jitserver.programs.devices import device_arrays, memories
 from jitserver.programs.devices.backend import backend
@@ -41,7 +41,7 @@ _JITTED = type(jax.jit(lambda: None))
 
 
 @dataclasses.dataclass
-class Program:
+class CompiledProgram:
     """An executable over flat leaves, with the information that callers need. Running it runs no user code."""
 
     # A `jax.stages.Compiled` or `Executables`, or a `_Unloaded` in its place: takes and returns leaves.
@@ -105,11 +105,11 @@ class Program:
         if not is_special and all(map(device_arrays.is_plain, (*self.specs, *self.results))):
             self.plain = tuple([(*host_form(spec), nbytes_of(spec)) for spec in self.specs])
 
-    def unload(self, reload: Callable[[], "Program"]) -> None:
+    def unload(self, reload: Callable[[], "CompiledProgram"]) -> None:
         """Free the executable until it is needed; `reload` then returns an equal program that has one."""
         self.run, self.direct = _Unloaded(self, reload), None
 
-    def reload(self, same: "Program") -> None:
+    def reload(self, same: "CompiledProgram") -> None:
         """Take over the executable of an equal program, for a call that follows."""
         self.last_call = time.monotonic()
         self.run = same.run
@@ -132,7 +132,7 @@ class Program:
 class _Unloaded:
     """Placeholder for the freed executable of a program, which loads the executable at its first use."""
 
-    def __init__(self, program: Program, reload: Callable[[], Program]) -> None:
+    def __init__(self, program: CompiledProgram, reload: Callable[[], CompiledProgram]) -> None:
         # A strong reference would be a cycle: only a garbage collection would free a program that no session holds.
         self._program = weakref.ref(program)
         self._reload = reload
@@ -157,7 +157,7 @@ def loaded_for(lookup: Lookup, payload: bytes) -> Loaded:
         return load(payload, lookup.locations)
 
 
-def from_capture(loaded: Loaded, signature: Signature, name: str, compared: bool = True) -> Program:
+def from_capture(loaded: Loaded, signature: Signature, name: str, compared: bool = True) -> CompiledProgram:
     """Trace and compile a captured function.
 
     Args:
@@ -191,7 +191,7 @@ def _described(loaded: Loaded | None, functions: Sequence[callbacks.Function]) -
         raise CaptureError(f"the program calls back a function that the client cannot rebuild: {error}") from error
 
 
-def from_client(program: bytes, traced: Traced, signature: Signature, name: str) -> Program:
+def from_client(program: bytes, traced: TracedProgram, signature: Signature, name: str) -> CompiledProgram:
     """Compile a program that a client traced.
 
     The client describes the results, because the program's text has no weak types.
@@ -213,7 +213,7 @@ def from_portable(
     results: tuple[Spec, ...],
     signature: Signature,
     name: str,
-) -> Program:
+) -> CompiledProgram:
     """Compile a program that another process traced, of which nothing is known beyond its text.
 
     Raises:
@@ -282,7 +282,7 @@ def _build(
     loaded: Loaded | None = None,
     out_tree: Callable[[], Any] = lambda: None,
     compared: bool = False,
-) -> Program:
+) -> CompiledProgram:
     seconds: dict[str, float] = {}
     deref = values.no_deref if loaded is None else loaded.object_at
     settings = _settings(signature, deref)
@@ -304,7 +304,7 @@ def _build(
             is_found = compilation_cache.found_by_thread() != found_before
             found_key = executables.found_key() if is_found else ""
     export = functools.partial(portable.to_bytes, traced, function.__name__, signature.leaves, foreign, settings)
-    return Program(
+    return CompiledProgram(
         run=compiled,
         specs=signature.leaves,
         results=placement.results(traced.out_avals, compiled, signature),

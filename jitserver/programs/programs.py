@@ -22,12 +22,12 @@ from jitclient.wire.introspection import EntryInfo
 from jitclient.wire.messages import Lookup, Manifest, Prepare, Settle, Settled
 from jitserver.programs import context, keys, program, serialization
 from jitserver.programs.counters import Counters
-from jitserver.programs.failures import TraceFailed
+from jitserver.programs.exceptions import TraceRaised
 from jitserver.programs.inspection import info_of
 from jitserver.programs.keys import CallKey
 from jitserver.programs.latest import Latest
 from jitserver.programs.manifest_names import ManifestNames
-from jitserver.programs.program import Program
+from jitserver.programs.program import CompiledProgram
 from jitserver.programs.traces import ambient
 from jitserver.programs.traces.lock import TraceBusy
 from jitserver.store.checked_files import Corrupt, unpacked
@@ -167,7 +167,7 @@ class Programs:
 
         Raises:
             CaptureError: the capture cannot be loaded.
-            TraceFailed: the user's function raised an exception during the trace, or its results cannot be serialized.
+            TraceRaised: the user's function raised an exception during the trace, or its results cannot be serialized.
             CrashesDaemon: the program has too many strikes.
         """
         self._refuse_crashing(key.text)
@@ -344,10 +344,10 @@ class Programs:
         built.forget_trace()
         return entry
 
-    def _build(self, key: CallKey, request: Prepare, payload: bytes) -> Program:
+    def _build(self, key: CallKey, request: Prepare, payload: bytes) -> CompiledProgram:
         lookup = request.lookup
 
-        def make() -> Program:
+        def make() -> CompiledProgram:
             if request.traced is not None:
                 return program.from_client(payload, request.traced, lookup.signature, request.name)
             return self._trace(request, payload)
@@ -356,7 +356,7 @@ class Programs:
         built.lookup_digest = _digest_of(lookup)
         return built
 
-    def _recorded(self, key: CallKey, request: Prepare, make: Callable[[], Program]) -> Program:
+    def _recorded(self, key: CallKey, request: Prepare, make: Callable[[], CompiledProgram]) -> CompiledProgram:
         """Make a program, which the crash journal and the counters record."""
         self.counters.add(misses=1)
         label = labels.of_program(request)
@@ -371,7 +371,7 @@ class Programs:
         assert request.manifest is not None
         entry.components = key.components()
         entry.info = msgspec.structs.replace(entry.info, key=key.text, base=key.base, names=request.manifest.names)
-        built: Program = entry.program
+        built: CompiledProgram = entry.program
         built.mark = mark(RUNNING, key.text, entry.info.label)
         facts = serialization.facts_of(built, request.lookup.signature.context)
         stored = Stored(entry.info, entry.components, facts, _encode(request))
@@ -420,7 +420,7 @@ class Programs:
             log.info("%s is stored without its executable: %s", entry.info.label, error)
             return b""
 
-    def _entry(self, info: EntryInfo, built: Program, components: KeyComponents = _NO_COMPONENTS) -> Entry:
+    def _entry(self, info: EntryInfo, built: CompiledProgram, components: KeyComponents = _NO_COMPONENTS) -> Entry:
         built.mark = mark(RUNNING, info.key, info.label)
         built.suspect = info.key if self.journal.strikes.has(info.key, RUNNING) else ""
         return Entry(info, built, components, self._unload)
@@ -433,13 +433,13 @@ class Programs:
             self._forget(base)
         built.unload(functools.partial(self._reload, entry.key))
 
-    def _reload(self, key: str) -> Program:
+    def _reload(self, key: str) -> CompiledProgram:
         entry = self.entry_of(key)
         if entry is None:
             raise ProgramLost(
                 f"program {key[:12]} was evicted from memory, and is no longer on the disk. Call it again."
             )
-        built: Program = entry.program
+        built: CompiledProgram = entry.program
         return built
 
     def _restored(self, key: CallKey) -> Entry | None:
@@ -478,7 +478,7 @@ class Programs:
         made = None
         try:
             made = self._made_again(key, stored, request_of(stored), why or "its file is missing")
-        except (CaptureError, Corrupt, TraceFailed) as error:
+        except (CaptureError, Corrupt, TraceRaised) as error:
             log.info("%s cannot be made again without its client: %s", stored.info.label, error)
         return made or self._compiled(key)
 
@@ -538,7 +538,7 @@ class Programs:
         built.forget_trace()
         return self._keep(key, self._entry(info_of(key.text, request, built), built), request, payload)
 
-    def _trace(self, request: Prepare, payload: bytes) -> Program:
+    def _trace(self, request: Prepare, payload: bytes) -> CompiledProgram:
         lookup = request.lookup
         for last in (False, True):
             start = time.perf_counter()
@@ -553,7 +553,7 @@ class Programs:
                 log.info("tracing %s failed: %s: %.200s", request.name, type(error).__name__, error)
                 if isinstance(error, AmbientInput) and str(error) == ambient.OF_GENERATORS and not last:
                     continue  # another thread may have changed the generator
-                raise TraceFailed(error, loaded, is_final=_is_final(error)) from error
+                raise TraceRaised(error, loaded, is_final=_is_final(error)) from error
             finally:
                 context.packages().record_loaded()
             built.seconds = {"load": load_seconds, **built.seconds}

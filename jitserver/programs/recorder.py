@@ -13,7 +13,7 @@ from jitclient.jaxside import profiler
 from jitclient.wire.encoding import encoded
 from jitclient.wire.recording import PART_BYTES, Annotation, Record, Recorded
 from jitserver.programs.devices import serial
-from jitserver.programs.program import Program
+from jitserver.programs.program import CompiledProgram
 from jitserver.store import journal
 
 _MAX_OPEN = 1000
@@ -80,7 +80,7 @@ class DaemonRecording:
         return xspace
 
 
-def labelled(run: Callable[..., Any], program: Program) -> Callable[..., Any]:
+def labelled(run: Callable[..., Any], program: CompiledProgram) -> Callable[..., Any]:
     """Return a function that runs a program within an event of its client's and function's names."""
     work = journal.read(program.mark)
     name = f"{work.label if work is not None else 'program'} of {getattr(serial.client(), 'client', '')}"

@@ -10,12 +10,12 @@ from jitclient.jaxside.ffi import register
 from jitclient.wire.messages import ForeignFunction, Message, Signature, Slot, Spec
 from jitserver.programs import executables
 from jitserver.programs.callbacks import Executables
-from jitserver.programs.program import Program, from_portable
+from jitserver.programs.program import CompiledProgram, from_portable
 from jitserver.store.checked_files import unpacked
 
 
 class StoredFacts(Message):
-    """A program without its executable: fields of `Program`, and the encoded `settings` of its signature."""
+    """A program without its executable: fields of `CompiledProgram`, and the encoded `settings` of its signature."""
 
     specs: tuple[Spec, ...]
     results: tuple[Spec, ...]
@@ -34,7 +34,7 @@ class StoredFacts(Message):
     foreign: tuple[ForeignFunction, ...] = ()
 
 
-def facts_of(program: Program, settings: tuple[tuple[str, bytes], ...]) -> bytes:
+def facts_of(program: CompiledProgram, settings: tuple[tuple[str, bytes], ...]) -> bytes:
     """Serialize a program without its executable.
 
     Args:
@@ -50,7 +50,7 @@ def evidence_in(facts: bytes) -> bytes:
     return unpacked(facts, StoredFacts).evidence
 
 
-def executable_of(program: Program) -> bytes:
+def executable_of(program: CompiledProgram) -> bytes:
     """Serialize the executable of a program.
 
     Raises:
@@ -66,7 +66,7 @@ def executable_of(program: Program) -> bytes:
     return program.run.to_bytes() if program.slots else executables.to_bytes(program.run)
 
 
-def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
+def loaded(facts: bytes, executable: bytes | memoryview) -> CompiledProgram:
     """Load a serialized program. The bytes must come from jitserver's own cache, because loading can run code in them.
 
     Raises:
@@ -75,7 +75,7 @@ def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
     decoded = unpacked(facts, StoredFacts)
     register(decoded.foreign)
     run = Executables(decoded.slots, serialized=executable) if decoded.slots else executables.from_bytes(executable)
-    return Program(
+    return CompiledProgram(
         run=run,
         settings=tuple((name, values.decode(value, values.no_deref)) for name, value in decoded.settings),
         is_found=True,
@@ -83,7 +83,7 @@ def loaded(facts: bytes, executable: bytes | memoryview) -> Program:
     )
 
 
-def compiled(facts: bytes, program: bytes | memoryview, signature: Signature, name: str) -> Program:
+def compiled(facts: bytes, program: bytes | memoryview, signature: Signature, name: str) -> CompiledProgram:
     """Compile a program of which another kind of machine has serialized the facts and the trace.
 
     Raises:

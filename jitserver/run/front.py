@@ -77,11 +77,11 @@ def run(command: Command) -> None:
     reason = command.fresh or _run_in_helper(command)
     if command.verbose:
         print_notice(f"the program runs in a fresh process: {reason}")
-    from jitserver.run import program
+    from jitserver.run import user_program
 
     if not sys.flags.safe_path:
         sys.path.pop(0)
-    program.run(command, sys.orig_argv[0], why_fresh=reason)
+    user_program.run(command, sys.orig_argv[0], why_fresh=reason)
 
 
 def _run_in_helper(command: Command) -> str:

@@ -26,9 +26,9 @@ from jitserver.run import (
     helpers,
     history,
     process_facts,
-    program,
     scan,
     supervisor,
+    user_program,
 )
 from jitserver.run.fresh_start import FreshStart, ProcessAttributes
 from jitserver.run.imports import Imports
@@ -189,7 +189,7 @@ class Helper:
         def run() -> None:
             set_title(f"{request.started[0]} {request.command}")
             signal.pthread_sigmask(signal.SIG_SETMASK, request.blocked)
-            program.run(request.command, request.started[0], self._imports.total)
+            user_program.run(request.command, request.started[0], self._imports.total)
 
         try:
             supervisor.supervise(sock, terminal, received, prepare)

@@ -22,7 +22,7 @@ import jitclient
 from jitclient.core.settings import Settings
 from jitclient.session import launch
 from jitclient.session import process as client_process
-from jitclient.session.failures import answered
+from jitclient.session.exceptions import answered
 from jitclient.session.handshake import ask
 from jitclient.session.session import Session
 from jitclient.wire.address import Address

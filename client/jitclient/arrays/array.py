@@ -16,7 +16,7 @@ from jitclient.jaxside import interop
 from jitclient.jaxside.avals import KEY_IMPLEMENTATIONS, aval_of, key_dtype, sharding_of_type
 from jitclient.jaxside.placement import Placement
 from jitclient.jaxside.runtime_errors import as_exhausted, runtime_error
-from jitclient.session.failures import to_exception
+from jitclient.session.exceptions import to_exception
 from jitclient.session.outbox import Drops
 from jitclient.session.retry import ATTEMPTS, with_retries
 from jitclient.session.session import Session

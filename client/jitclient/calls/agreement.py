@@ -11,7 +11,7 @@ from jitclient.capture.manifest import covers, packages_of
 from jitclient.errors import CaptureError, ProgramsDiffer
 from jitclient.jaxside.evidence import difference_of_evidence, has_same_order, is_same_without_order
 from jitclient.jaxside.ffi import is_of_program
-from jitclient.session.failures import TraceFailed
+from jitclient.session.exceptions import TraceFailed
 from jitclient.wire.messages import UNOBSERVED, Evidence, Manifest, Prepared, Settle, Settled, Verb
 
 

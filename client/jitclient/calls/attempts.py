@@ -6,7 +6,7 @@ from typing import NoReturn, TypeVar
 from jitclient.calls import copies
 from jitclient.errors import ArrayBudgetExceeded, DaemonLost, JitserverError, ProgramLost
 from jitclient.jaxside.runtime_errors import as_exhausted
-from jitclient.session.failures import to_exception
+from jitclient.session.exceptions import to_exception
 from jitclient.session.retry import with_retries
 from jitclient.session.session import Session
 from jitclient.wire.reply import Reply

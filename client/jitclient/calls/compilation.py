@@ -29,7 +29,7 @@ from jitclient.capture.dump import Capture
 from jitclient.capture.manifest import A_DEBUGGER, path_of
 from jitclient.core import events
 from jitclient.errors import AmbientInput, CaptureError, CrashesDaemon
-from jitclient.session.failures import TraceFailed
+from jitclient.session.exceptions import TraceFailed
 from jitclient.session.session import Session
 from jitclient.wire.messages import Manifest, Prepared
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from jitclient.core.settings import settings
 from jitclient.errors import ArrayLost, CaptureError, CrashesDaemon, DaemonError, ProgramsDiffer, SessionBusy
-from jitclient.session.failures import TraceFailed
+from jitclient.session.exceptions import TraceFailed
 
 
 class InputsChangedError(Exception):

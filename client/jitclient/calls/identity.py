@@ -18,7 +18,7 @@ from jitclient.jaxside import device_options, tree
 from jitclient.jaxside.context import uncarried
 from jitclient.jaxside.naming import argument_name
 from jitclient.wire.explaining import Explain, Explained
-from jitclient.wire.messages import UPLOAD_BYTES, Lookup, Manifest, Prepare, Signature, Traced, Verb
+from jitclient.wire.messages import UPLOAD_BYTES, Lookup, Manifest, Prepare, Signature, TracedProgram, Verb
 from jitclient.wire.shardings import JitShardings
 
 
@@ -33,7 +33,7 @@ class Identity:
     wanted: Specialisation  # with the state of this process in its context
     order: str  # how the program depends on the iteration order of sets; empty if it does not
 
-    def request(self, lookup: Lookup, traced: Traced | None = None, manifest: Manifest | None = None) -> Prepare:
+    def request(self, lookup: Lookup, traced: TracedProgram | None = None, manifest: Manifest | None = None) -> Prepare:
         """Return the request to make the program."""
         return request_of(self.wanted, lookup, traced, manifest, self.inputs)
 
@@ -125,7 +125,7 @@ def explained(
 def request_of(
     wanted: Specialisation,
     lookup: Lookup,
-    traced: Traced | None = None,
+    traced: TracedProgram | None = None,
     manifest: Manifest | None = None,
     inputs: tuple[Input, ...] = (),
 ) -> Prepare:

@@ -17,7 +17,7 @@ from jitclient.core import events
 from jitclient.core.notices import warn
 from jitclient.errors import CaptureError
 from jitclient.jaxside import context, tree
-from jitclient.wire.messages import Evidence, Lookup, Manifest, Prepare, Traced
+from jitclient.wire.messages import Evidence, Lookup, Manifest, Prepare, TracedProgram
 
 
 def for_all_processes(miss: Miss, why: CaptureError | None) -> Program:
@@ -35,7 +35,7 @@ def for_all_processes(miss: Miss, why: CaptureError | None) -> Program:
         raise CaptureError(decision.reason)
     after = unchanged(miss)
     structure, evidence = tree.encode(own.structure(), miss.ref), own.comparable_evidence(miss.ref)
-    traced = Traced(exported.key, exported.results, structure, evidence, exported.foreign, own.seconds)
+    traced = TracedProgram(exported.key, exported.results, structure, evidence, exported.foreign, own.seconds)
     return _sent(miss, identity.request(identity.lookup, traced, manifest_of(miss)), exported.program, why, after)
 
 
@@ -55,7 +55,7 @@ def for_this_process(miss: Miss, why: CaptureError) -> Program:
         with failures_to_capture_error():
             exported = _exported(miss)
             lookup = Lookup(exported.lookup_key(), "", (), signature_of(wanted, None))
-            traced = Traced(exported.key, exported.results, tree.UNKNOWN, foreign=exported.foreign)
+            traced = TracedProgram(exported.key, exported.results, tree.UNKNOWN, foreign=exported.foreign)
             request = request_of(wanted, lookup, traced, Manifest())
             made = _sent(miss, request, exported.program, why, _current(miss))
     except CaptureError as error:

@@ -18,8 +18,8 @@ from jitclient.jaxside import tree
 from jitclient.jaxside.context import default_device
 from jitclient.jaxside.interop import is_jax_array
 from jitclient.jaxside.runtime_errors import check_donated_once, check_not_deleted
-from jitclient.session.callbacks import Callbacks, as_raised
-from jitclient.session.failures import to_exception
+from jitclient.session.called_back import Callbacks, as_raised
+from jitclient.session.exceptions import to_exception
 from jitclient.session.session import REPLACED, Session
 from jitclient.wire.array_transport import HostArray, nbytes_of
 from jitclient.wire.messages import MAX_ITEMS, Attached, Call, Failure, Prepared, Run, Spec

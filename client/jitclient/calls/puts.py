@@ -10,7 +10,7 @@ from jitclient.calls.arguments import outgoing
 from jitclient.calls.attempts import attempted
 from jitclient.errors import ArrayBudgetExceeded
 from jitclient.jaxside.interop import is_jax_array
-from jitclient.session.failures import to_exception
+from jitclient.session.exceptions import to_exception
 from jitclient.session.retry import with_retries
 from jitclient.session.session import Session
 from jitclient.wire.array_transport import HostArray

@@ -12,7 +12,7 @@ from jitclient.capture.budget import Budget
 from jitclient.capture.codec.pickler import Pickler
 from jitclient.capture.codec.plain import Reduced
 from jitclient.capture.describe import containers, dispatch, functions, wrappers  # noqa: F401  (they register)
-from jitclient.capture.graph.failures import raise_needed
+from jitclient.capture.graph.failed_objects import raise_needed
 from jitclient.capture.graph.nodes import Node, Value
 from jitclient.capture.graph.schedule import Schedule, Step, order_sets
 from jitclient.capture.graph.set_order import set_order

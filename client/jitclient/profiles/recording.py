@@ -9,7 +9,7 @@ from jitclient.core.settings import Settings
 from jitclient.jaxside import profiler
 from jitclient.profiles import xspace
 from jitclient.session import handshake
-from jitclient.session.failures import answered
+from jitclient.session.exceptions import answered
 from jitclient.wire.address import remote
 from jitclient.wire.encoding import decoded, encoded
 from jitclient.wire.messages import Verb

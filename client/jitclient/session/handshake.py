@@ -30,7 +30,7 @@ from jitclient.errors import (
     SettingsError,
 )
 from jitclient.session import process_settings, versions
-from jitclient.session.failures import answered
+from jitclient.session.exceptions import answered
 from jitclient.version import __version__
 from jitclient.wire.address import Address, default_addresses, remote
 from jitclient.wire.encoding import encoded

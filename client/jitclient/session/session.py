@@ -14,7 +14,7 @@ from jitclient.capture.codec import values
 from jitclient.core.notices import print_notice
 from jitclient.errors import ArrayLost, DaemonError, DaemonLost, JitserverError, NotSent, ProtocolError, SessionBusy
 from jitclient.session import annotations
-from jitclient.session.failures import answered
+from jitclient.session.exceptions import answered
 from jitclient.session.link import BUSY, Link
 from jitclient.session.retry import with_retries
 from jitclient.wire.array_transport import HostArray, unpack_value

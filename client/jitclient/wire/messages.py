@@ -287,7 +287,7 @@ class ForeignFunction(Part, frozen=True):
     symbols: Annotated[tuple[tuple[str, str], ...], msgspec.Meta(max_length=MAX_LISTS)] = ()
 
 
-class Traced(Message):
+class TracedProgram(Message):
     """Program that the client traced: the digest of its bytes, its results, and the evidence of the trace.
 
     A program that only processes with the same trace find needs no evidence. `foreign` are the foreign functions that
@@ -315,7 +315,7 @@ class Prepare(Message):
     lookup: Lookup
     name: str
     where: str
-    traced: Traced | None = None
+    traced: TracedProgram | None = None
     names: Annotated[tuple[str, ...], msgspec.Meta(max_length=2 * MAX_ITEMS)] = ()
     inputs: Annotated[tuple[tuple[str, str, bytes], ...], Items] = ()
     manifest: Manifest | None = None

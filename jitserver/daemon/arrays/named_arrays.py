@@ -11,7 +11,7 @@ import msgspec
 
 from jitclient.wire.messages import Spec
 from jitserver.daemon.arrays.on_disk import OnDisk
-from jitserver.programs.failures import Failed
+from jitserver.programs.exceptions import Failed
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.registry import Sessions
 from jitserver.daemon.sessions.session import DaemonSession, EntryOf, SessionState
 from jitserver.programs.devices.memories import Bytes, bytes_of_specs
-from jitserver.programs.failures import Failed, failure_of
+from jitserver.programs.exceptions import Failed, failure_of
 
 log = logging.getLogger(__name__)
 

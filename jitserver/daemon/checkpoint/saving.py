@@ -17,7 +17,7 @@ from jitserver.daemon.checkpoint.manifests import CheckpointManifest, Manifests,
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.session import SessionState
 from jitserver.programs.devices import device_arrays
-from jitserver.programs.failures import Failed, failure_of, is_internal
+from jitserver.programs.exceptions import Failed, failure_of, is_internal
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from jitserver.daemon.arrays.on_disk import OnDisk
 from jitserver.daemon.sessions.presence import Presence
 from jitserver.daemon.sessions.run_order import Active, Order
 from jitserver.programs.devices.memories import bytes_of
-from jitserver.programs.failures import Failed
+from jitserver.programs.exceptions import Failed
 from jitserver.store.entry import Entry
 from jitserver.system.process_watch import Process, has_exited
 

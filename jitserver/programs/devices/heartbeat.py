@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jitclient.errors import DaemonDraining
-from jitserver.programs.failures import is_exhausted, is_internal
+from jitserver.programs.exceptions import is_exhausted, is_internal
 
 
 class DeviceHeartbeat:

@@ -15,7 +15,7 @@ from jitclient.session.session import Session
 from jitclient.wire.connection import ClientConnection
 from jitclient.wire.messages import Run
 from jitclient.wire.reply import Reply
-from jitserver.programs.failures import failure_of
+from jitserver.programs.exceptions import failure_of
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from jitclient.wire.address import Address
 from jitserver.daemon import daemon as daemon_module
 from jitserver.daemon.daemon import Daemon
-from jitserver.daemon.options import Options
+from jitserver.daemon.serve_options import Options
 from jitserver.daemon.sessions.registry import Sessions
 
 

@@ -21,7 +21,7 @@ from rpyc.core.service import Service
 
 from jitclient.errors import ProgramLost, ProtocolError
 from jitclient.jaxside.avals import abstract
-from jitclient.session.failures import to_exception
+from jitclient.session.exceptions import to_exception
 from jitclient.wire.array_transport import HostArray
 from jitclient.wire.messages import RUN, Attached, Call, Failure, Put, Run, Spec
 from jitclient.wire.named_arrays import Holdings
@@ -35,8 +35,8 @@ from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.programs.counters import Counters
 from jitserver.programs.devices import device_arrays, memories
 from jitserver.programs.engine import Engine
-from jitserver.programs.failures import Failed
-from jitserver.programs.program import Program
+from jitserver.programs.exceptions import Failed
+from jitserver.programs.program import CompiledProgram
 from jitserver.store.disk import Store
 from jitserver.store.journal import mark
 from jitserver.store.memory import MemoryTier
@@ -49,9 +49,9 @@ WIDE = Spec((30_000,), "float32")
 ONES = np.ones(3, np.float32).tobytes()
 
 
-def program(run: Callable[..., Any], specs: Any, results: Any, **facts: Any) -> Program:
+def program(run: Callable[..., Any], specs: Any, results: Any, **facts: Any) -> CompiledProgram:
     given = {"donated": (), "may_raise": False, "settings": (), **facts}
-    return Program(
+    return CompiledProgram(
         run=run,
         specs=tuple(specs),
         results=tuple(results),
@@ -66,7 +66,7 @@ def fails(*_: Any) -> Any:
     raise ValueError("as it should")
 
 
-def programs() -> list[Program]:
+def programs() -> list[CompiledProgram]:
     return [
         program(lambda x: [jnp.asarray(x) * 2], [F3], [F3]),
         program(lambda x, y: [x + y, jnp.asarray(x) - y], [F3, F3], [F3, F3]),
@@ -117,7 +117,9 @@ def limited(limit: int, holdings: Callable[[], Holdings]) -> ArrayBudget:
 class Daemon:
     """Answers the Runs of one session, and says all that came of it."""
 
-    def __init__(self, engine: Engine, budget: ArrayBudget | None = None, made: list[Program] | None = None) -> None:
+    def __init__(
+        self, engine: Engine, budget: ArrayBudget | None = None, made: list[CompiledProgram] | None = None
+    ) -> None:
         self.service = SimpleNamespace(engine=engine, refuses_calls=False)
         self.session = DaemonSession(0, budget or ArrayBudget())
         self.order = Order()
@@ -436,13 +438,15 @@ VALUES = {
 FORMS = list(VALUES)
 
 
-def compiled_program(run: Callable[..., Any], specs: Sequence[Spec], results: Sequence[Spec], **facts: Any) -> Program:
+def compiled_program(
+    run: Callable[..., Any], specs: Sequence[Spec], results: Sequence[Spec], **facts: Any
+) -> CompiledProgram:
     with jax.enable_x64(True):
         made = jax.jit(run, donate_argnums=facts.get("donated", ())).lower(*map(abstract, specs)).compile()
     return program(made, specs, results, **facts)
 
 
-def any_programs() -> list[Program]:
+def any_programs() -> list[CompiledProgram]:
     """One program for each form of its argument, then some that fail, donate, make several results, or are special."""
     return [
         *(compiled_program(lambda x: [x], [form], [form]) for form in FORMS),
@@ -456,7 +460,7 @@ def any_programs() -> list[Program]:
     ]
 
 
-def any_call(random: Random, made: list[Program]) -> tuple[Call, list[bytes]]:
+def any_call(random: Random, made: list[CompiledProgram]) -> tuple[Call, list[bytes]]:
     """A call, mostly with fitting arguments, and the bytes that are attached to it."""
     number = random.randrange(len(made))
     forms = list(made[number].specs)
@@ -476,7 +480,7 @@ def any_call(random: Random, made: list[Program]) -> tuple[Call, list[bytes]]:
     return Call(number, arguments, random.randint(1, 6), any_handles(random, 1)), attached
 
 
-def any_run(random: Random, made: list[Program]) -> tuple[Run, list[bytes]]:
+def any_run(random: Random, made: list[CompiledProgram]) -> tuple[Run, list[bytes]]:
     pairs = [any_call(random, made) for _ in range(random.randint(0, 3))]
     run = Run(
         [call for call, _ in pairs],

@@ -22,7 +22,7 @@ from jitserver.programs.devices import device_arrays
 from jitserver.programs.devices.heartbeat import Health
 from jitserver.programs.devices.memories import LEAST_BYTES, default
 from jitserver.programs.engine import Engine
-from jitserver.programs.program import Program
+from jitserver.programs.program import CompiledProgram
 from jitserver.store.disk import Store
 from jitserver.store.memory import MemoryTier
 from jitserver.store.tiers import Tiers
@@ -71,7 +71,7 @@ def test_results_use_the_block_of_the_arguments_unless_something_reads_it(is_kep
             kept.append(x)
         return [jnp.asarray(x.copy()) + 1]
 
-    program = Program(
+    program = CompiledProgram(
         run=run,
         specs=(SPEC,),
         results=(SPEC,),

@@ -14,7 +14,7 @@ import pytest
 from jitclient.capture.dump import capture
 from jitclient.errors import ArrayBudgetExceeded, CaptureError, DaemonUnavailable
 from jitclient.jaxside import tree
-from jitclient.session.failures import to_exception
+from jitclient.session.exceptions import to_exception
 from jitclient.wire.explaining import Explain, Explained
 from jitclient.wire.messages import (
     PROTOCOL,

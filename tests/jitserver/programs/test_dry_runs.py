@@ -22,7 +22,7 @@ from jitserver.programs.devices import device_arrays
 from jitserver.programs.devices.backend import backend
 from jitserver.programs.engine import Engine
 from jitserver.programs.prewarm import dry_run
-from jitserver.programs.program import Program
+from jitserver.programs.program import CompiledProgram
 from jitserver.store.disk import Store
 from jitserver.store.journal import Journal, read
 from jitserver.store.memory import MemoryTier
@@ -70,7 +70,7 @@ class Daemon:
         with context.entered(given["settings"]):
             traced = jax.jit(function, donate_argnums=given["donated"]).trace(*map(abstract, specs))
             run = Run(traced.lower().compile(), self.engine.journal.thread_state.slot)
-        program = Program(
+        program = CompiledProgram(
             run=run,
             tree=b"",
             seconds={},

@@ -13,7 +13,7 @@ import pytest
 
 from jitclient.jaxside import tree
 from jitclient.jaxside.compilation_cache import CompilationCache
-from jitclient.wire.messages import Signature, Spec, Traced
+from jitclient.wire.messages import Signature, Spec, TracedProgram
 from jitserver.programs import executables, program
 
 
@@ -93,7 +93,7 @@ def test_each_program_is_compiled_where_the_lab_is_asked(monkeypatch: pytest.Mon
     exported = jax.export.export(jax.jit(lambda x: [x * 2]))(jax.ShapeDtypeStruct((3,), "float32"))
     built = program.from_client(
         bytes(exported.serialize()),
-        Traced("key", (spec,), tree.UNKNOWN),
+        TracedProgram("key", (spec,), tree.UNKNOWN),
         Signature(None, (spec,), (), (), (), ()),
         "double",
     )

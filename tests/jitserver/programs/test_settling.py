@@ -139,7 +139,7 @@ def test_a_generator_that_changed_once_is_no_reason_to_fail(run_script: Callable
     program = f"""{BEGIN}
     from jitclient.errors import AmbientInput
     from jitserver.programs import programs as module
-    from jitserver.programs.failures import TraceFailed
+    from jitserver.programs.exceptions import TraceRaised
     from jitserver.programs.traces import ambient
 
     def changes(times, real=module.program.from_capture):
@@ -155,7 +155,7 @@ def test_a_generator_that_changed_once_is_no_reason_to_fail(run_script: Callable
     try:
         prepared(request, payload)
         failed = False
-    except TraceFailed:
+    except TraceRaised:
         failed = True
     module.program.from_capture = changes(1)
     _, made = prepared(request, payload)

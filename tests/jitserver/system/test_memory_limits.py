@@ -7,7 +7,7 @@ import pytest
 
 from jitclient.wire.address import Address
 from jitserver.daemon.arrays.budget import limits
-from jitserver.daemon.options import Options
+from jitserver.daemon.serve_options import Options
 from jitserver.programs.devices.memories import HOST, Memory
 from jitserver.system import memory_limits
 from jitserver.system.memory_limits import memory_bytes, memory_kills

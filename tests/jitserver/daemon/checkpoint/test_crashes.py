@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import pytest
 
 from jitserver.daemon.sessions.session import DaemonSession
-from jitserver.programs.failures import Failed
+from jitserver.programs.exceptions import Failed
 
 from .conftest import Daemon
 

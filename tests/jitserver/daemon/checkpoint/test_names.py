@@ -17,7 +17,7 @@ from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.programs.devices import device_arrays
 from jitserver.programs.devices.memories import LEAST_BYTES, default
-from jitserver.programs.failures import Failed
+from jitserver.programs.exceptions import Failed
 
 from .conftest import Daemon
 

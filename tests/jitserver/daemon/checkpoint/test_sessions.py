@@ -21,7 +21,7 @@ from jitserver.daemon.checkpoint import manifests
 from jitserver.daemon.checkpoint.store import ArrayStore
 from jitserver.daemon.sessions.session import DaemonSession
 from jitserver.programs.devices import device_arrays
-from jitserver.programs.failures import Failed, failure_of
+from jitserver.programs.exceptions import Failed, failure_of
 from jitserver.system.process_watch import Process
 
 from .conftest import Daemon

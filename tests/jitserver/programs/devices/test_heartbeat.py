@@ -5,7 +5,7 @@ import pytest
 
 from jitclient.errors import DaemonUnavailable
 from jitserver.programs.devices.heartbeat import DeviceHeartbeat, Health
-from jitserver.programs.failures import is_internal
+from jitserver.programs.exceptions import is_internal
 
 
 def test_healthy_devices_pass_each_beat() -> None:

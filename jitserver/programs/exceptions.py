@@ -38,7 +38,7 @@ class Failed(Exception):  # noqa: N818
         self.failure = failure
 
 
-class TraceFailed(Exception):  # noqa: N818
+class TraceRaised(Exception):  # noqa: N818
     """The trace of a capture failed.
 
     Args:
