@@ -244,9 +244,10 @@ def _update(name: str, place: AtIndex, args: tuple[Any, ...], kwargs: dict[str, 
         given = [_value(array.dtype, value) for value in args]
         named = {key: _value(array.dtype, v) if key == "values" else constant(v) for key, v in kwargs.items()}
     except Exception:
-        # Most often the user made a mistake, which JAX reports.
-        return in_process()
-    return on_daemon(_call, f"at_{name}", name, array, where, given, named, in_process=in_process)
+        pass  # most often a mistake, which JAX reports, not as one that came while another was handled
+    else:
+        return on_daemon(_call, f"at_{name}", name, array, where, given, named, in_process=in_process)
+    return in_process()
 
 
 def _call(name: str, array: Any, index: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:

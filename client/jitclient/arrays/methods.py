@@ -88,9 +88,10 @@ def call_method(name: str, array: Any, args: tuple[Any, ...], kwargs: dict[str, 
         given = [_argument(value, n in call.arrays) for n, value in enumerate(call.args)]
         named = {key: _argument(value, key in call.arrays) for key, value in call.kwargs.items()}
     except Exception:
-        # Most often the user made a mistake, which JAX reports.
-        return in_process()
-    return on_daemon(_call, call.name.strip("_"), call.name, array, given, named, in_process=in_process)
+        pass  # most often a mistake, which JAX reports, not as one that came while another was handled
+    else:
+        return on_daemon(_call, call.name.strip("_"), call.name, array, given, named, in_process=in_process)
+    return in_process()
 
 
 def _argument(value: Any, is_input: bool) -> Any:

@@ -65,9 +65,11 @@ class Operations(Remote):
             return on_daemon(indexing.take, "getitem", variant, self, firsts, in_process=in_process, variant=variant)
         try:
             given = indexing.argument_of(index, self.shape)
-        except Exception:  # most often a mistake, which JAX reports
-            return in_process()
-        return on_daemon(_item, "getitem", None, self, given, in_process=in_process)
+        except Exception:
+            pass  # most often a mistake, which JAX reports, not as one that came while another was handled
+        else:
+            return on_daemon(_item, "getitem", None, self, given, in_process=in_process)
+        return in_process()
 
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:

@@ -197,6 +197,15 @@ def check(expression: str, x: Any, others: dict[str, Any]) -> None:
     assert type(our_error) is type(their_error), f"{expression}: {our_error!r} and not {their_error!r}"
     if expression not in IN_OTHER_WORDS:
         assert text_of(our_error) == text_of(their_error), expression
+    assert handled(our_error) in ("", handled(their_error)), (
+        f"{expression}: while {our_error.__context__!r} was handled"
+    )
+
+
+def handled(error: BaseException) -> str:
+    """Return the type of the error that a traceback shows above another one; empty if there is none."""
+    shown = None if error.__suppress_context__ else error.__context__
+    return type(shown).__name__ if shown else ""
 
 
 def text_of(error: BaseException) -> str:

@@ -157,6 +157,20 @@ def fn(x):
             ("A.itself = A\nA.last = 2.0", "A.last = 2.0\nA.itself = A"),
         ],
     },
+    "state_that_no_step_restores": {
+        "source": """
+import threading
+import numpy as np
+
+LOCK, ERROR, MASKED = threading.Lock(), ValueError(3.0), np.ma.array([9.0], mask=[False], hard_mask=True)
+LOCK.acquire()
+ERROR.__cause__ = KeyError()
+
+def fn(x):
+    return x * float(MASKED[0]) + ERROR.args[0] + hasattr(LOCK, "locked")
+""",
+        "edits": [("9.0", "8.0"), ("LOCK.acquire()", ""), ("KeyError()", "None"), ("hard_mask=True", "hard_mask=False")],
+    },
     "eval_reads": {
         "source": "K = 9.0\n\ndef helper(x):\n    return x * K\n\ndef fn(x):\n    return eval('helper(x)')\n",
         "edits": [("9.0", "8.0"), ("helper(x)')", "helper(x) + 1')")],

@@ -230,6 +230,29 @@ DIFFERENT = {
         "import typing\nclass T(typing.TypedDict):\n a: int\ndef fn(x): return T(a=1)",
         "import typing\nclass T(typing.TypedDict, total=False):\n a: int\ndef fn(x): return T(a=1)",
     ),
+    "boundary_of_flags": tuple(
+        f"import enum\nclass F(enum.Flag, boundary=enum.{name}): A = 1\ndef fn(x): return F"
+        for name in ("STRICT", "CONFORM")
+    ),
+    "hard_mask": tuple(
+        f"{NP}K = np.ma.array([1.0], mask=[True], hard_mask={hard})\ndef fn(x): return K" for hard in (False, True)
+    ),
+    **{
+        f"locked_{kind}": (
+            f"import threading\nK = threading.{kind}()\ndef fn(x): return K",
+            f"import threading\nK = threading.{kind}()\nK.acquire()\ndef fn(x): return K",
+        )
+        for kind in ("Lock", "RLock", "Condition")
+    },
+    "cause_of_an_error": (
+        "K = ValueError(1)\ndef fn(x): return K",
+        "K = ValueError(1)\nK.__cause__ = KeyError(2)\ndef fn(x): return K",
+    ),
+    "name_in_an_error": tuple(f"K = AttributeError(1, name={name!r})\ndef fn(x): return K" for name in ("a", "b")),
+    "callback_of_a_reference": tuple(
+        f"import weakref\nclass A: pass\nL = A()\nK = weakref.ref(L{more})\ndef fn(x): return K, L"
+        for more in ("", ", print")
+    ),
     "generator_state": (
         f"{NP}K = np.random.default_rng(1)\ndef fn(x): return K",
         f"{NP}K = np.random.default_rng(2)\ndef fn(x): return K",

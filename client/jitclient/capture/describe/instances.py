@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from jitclient.capture.codec.plain import Reduced
 from jitclient.capture.describe.attributes import (
     NEW,
@@ -115,8 +117,24 @@ def describe_instance(walker: Walker, obj: Any) -> Node:
     return node
 
 
+def _left_out(obj: Any) -> list[str]:
+    """Return the state of an object that its own pickling leaves out, so far as it has no default value.
+
+    It counts for the key. A trace on the daemon that reads it differs from the own trace, which then decides.
+    """
+    if isinstance(obj, np.ndarray):
+        return ["hard mask"] if getattr(obj, "_hardmask", False) else []
+    if not isinstance(obj, BaseException):
+        return []
+    held = ("__cause__", "__context__", "__suppress_context__", "__traceback__", "name", "obj")
+    found = [name for name in held if getattr(obj, name, None) not in (None, False)]
+    return [f"{name} {obj.name}" if name == "name" else name for name in found]  # type: ignore[attr-defined]
+
+
 def _describe(walker: Walker, node: Node, obj: Any) -> None:
     cls = type(obj)
+    if left_out := _left_out(obj):
+        node.fill("differs", *left_out)
     if not is_user_class(cls):
         walker.leaves_caches_empty(dict_of(obj).values())
     is_kept = has_custom_pickling(cls) and not _keeps_its_hash(obj)

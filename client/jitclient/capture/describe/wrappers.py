@@ -181,12 +181,17 @@ def _attribute(walker: Walker, obj: Any) -> Value:
 
 @describes(*_LOCKS)
 def _lock(walker: Walker, lock: Any) -> Value:
-    return Node("lock", lock, ["RLock" in type(lock).__name__])
+    node = Node("lock", lock, ["RLock" in type(lock).__name__])
+    if repr(lock).startswith("<locked"):
+        node.fill("differs", "locked")
+    return node
 
 
 @describes_as("weakref", weakref.ReferenceType)
 def _weak_reference(walker: Walker, node: Node, reference: Any) -> None:
     node.args = [walker.value(reference())]
+    if reference.__callback__ is not None:
+        node.fill("differs", "callback")
 
 
 @describes_as("call", weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet)

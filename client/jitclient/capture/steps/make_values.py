@@ -174,6 +174,7 @@ FILLERS: dict[str, Callable[..., None]] = {
     "call_on": lambda target, method, arguments: method(target, *arguments),
     "call_setter": lambda target, setter, state: setter(target, state),
     "defaults": lambda func, defaults: setattr(func, "__defaults__", defaults),
+    "differs": lambda target, *parts: None,  # state that is in the key, and that no step restores
     "kwdefaults": lambda func, defaults: setattr(func, "__kwdefaults__", dict(defaults)),
     "set_cell": lambda cell, content: setattr(cell, "cell_contents", content),
     "set_items": _set_items,
