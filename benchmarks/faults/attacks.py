@@ -30,7 +30,6 @@ from jitclient.wire.messages import (
     Settle,
     Signature,
     Spec,
-    State,
     Upload,
     Verb,
 )
@@ -169,8 +168,10 @@ ATTACKS: dict[str, Callable[[Path], None]] = {
     "many static values": _asking(Verb.LOOKUP, _lookup(statics=((0, b""),) * MAX_ITEMS), 20),
     "many unknown packages": _asking(Verb.LOOKUP, _lookup(packages=NAMES[:1024])),
     "many manifests": _asking(Verb.LOOKUP, _lookup(manifests=(Manifest(NAMES),) * MAX_LISTS)),
-    "many names to compare": _asking(Verb.STATE, State(NAMES, (b"x",) * MAX_ITEMS)),
-    "many names to settle": _asking(Verb.SETTLE, Settle(_lookup(), "f", Manifest(NAMES, (b"x",) * MAX_ITEMS))),
+    "many names to compare": _asking(Verb.SETTLE, Settle(_lookup(), "f", Manifest(NAMES, (b"x",) * MAX_ITEMS))),
+    "many names to settle": _asking(
+        Verb.SETTLE, Settle(_lookup(), "f", Manifest(NAMES, (b"x",) * MAX_ITEMS), agrees=True)
+    ),
     "a capture that is none": _asking(
         Verb.EXPLAIN, Explain(Prepare(_lookup(), "f", "", names=NAMES), b"x" * (8 << 20)), 10
     ),

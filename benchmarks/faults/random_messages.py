@@ -13,7 +13,7 @@ from msgspec import inspect
 
 from benchmarks.faults.peer import Peer
 from jitclient.wire.explaining import Explain
-from jitclient.wire.messages import MAX_FRAME_BYTES, MAX_ITEMS, RUN, Lookup, Prepare, Run, Settle, State, Verb
+from jitclient.wire.messages import MAX_FRAME_BYTES, MAX_ITEMS, RUN, Lookup, Prepare, Run, Settle, Verb
 from jitclient.wire.named_arrays import Find, Keep
 
 _encode = msgspec.msgpack.encode
@@ -22,7 +22,6 @@ _KINDS: dict[Verb, type] = {
     Verb.LOOKUP: Lookup,
     Verb.PREPARE: Prepare,
     Verb.SETTLE: Settle,
-    Verb.STATE: State,
     Verb.EXPLAIN: Explain,
     Verb.FIND: Find,
     Verb.KEEP: Keep,

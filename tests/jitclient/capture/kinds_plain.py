@@ -169,7 +169,7 @@ ERROR.__cause__ = KeyError()
 def fn(x):
     return x * float(MASKED[0]) + ERROR.args[0] + hasattr(LOCK, "locked")
 """,
-        "edits": [("9.0", "8.0"), ("LOCK.acquire()", ""), ("KeyError()", "None"), ("hard_mask=True", "hard_mask=False")],
+        "edits": [("9.0", "8.0"), ("LOCK.acquire()", ""), ("KeyError()", "None"), (", hard_mask=True", "")],
     },
     "eval_reads": {
         "source": "K = 9.0\n\ndef helper(x):\n    return x * K\n\ndef fn(x):\n    return eval('helper(x)')\n",
