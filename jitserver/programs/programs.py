@@ -208,18 +208,23 @@ class Programs:
     def settle(self, settled: Settle) -> Settled:
         """Share the candidate of a lookup under a manifest; or refuse the manifest, if the client sent a reason."""
         base = keys.call_key(settled.lookup)
-        if not (settled.agrees or settled.why or self._is_reordered(base, settled.order_free)):
-            return Settled(False, () if settled.order_free else self._differing(settled.manifest))
+        if settled.order_free and not settled.agrees:
+            if (is_reordered := self._is_reordered(base, settled.order_free)) is not True:
+                return Settled(is_reordered)
+        elif not (settled.agrees or settled.why):
+            return Settled(False, self._differing(settled.manifest))
         try:
             self._settle(base, settled)
         finally:
             self._settled(base.text)
         return Settled(not settled.why)
 
-    def _is_reordered(self, base: CallKey, order_free: bytes) -> bool:
-        """Return whether the trace of a candidate, if there is one, has a client's digest without the order."""
-        candidate = self._candidates.get(base.text) if order_free else None
-        return candidate is not None and is_same_without_order(order_free, candidate.entry.program.order_free())
+    def _is_reordered(self, base: CallKey, order_free: bytes) -> bool | None:
+        """Return whether the trace of a candidate has a client's digest without the order; None without a candidate."""
+        candidate = self._candidates.get(base.text)
+        if candidate is None:
+            return None
+        return is_same_without_order(order_free, candidate.entry.program.order_free())
 
     def _settle(self, base: CallKey, settled: Settle) -> None:
         key = base.under(settled.manifest)

@@ -33,7 +33,7 @@ _PRIMARY_CODE = 0xFF
 _BLOCK_BYTES = 4096
 """Bytes of a block, in which file systems allocate files."""
 
-FORMAT = 6
+FORMAT = 7
 """Version of the tables, and of the messages and captures in them.
 
 A catalog of a different version is moved to quarantine.

@@ -44,8 +44,11 @@ def agreed(miss: Miss, prepared: Prepared) -> Agreement:
     )
     if not differs_otherwise and (order_free or not difference):
         agrees = not difference or is_same_without_order(order_free, there.order_free)
-        if settle(miss, agrees=agrees, order_free=order_free).agrees:
+        settled = settle(miss, agrees=agrees, order_free=order_free)
+        if settled.agrees:
             return Agreement(after, functions if order_free else own.callbacks())
+        if settled.agrees is None:
+            raise CaptureError("the daemon no longer has the trace to compare with")
     raise TracesDifferError(f"the daemon's trace differs: {difference or differs_otherwise}")
 
 
@@ -136,4 +139,4 @@ def _is_reordered(miss: Miss, there: Evidence) -> bool:
         again, _ = miss.make_from_capture(miss.identity.lookup, None)
     except TraceFailed:
         return False
-    return again.evidence.digest == there.digest and settle(miss, order_free=mine).agrees
+    return again.evidence.digest == there.digest and bool(settle(miss, order_free=mine).agrees)

@@ -258,13 +258,16 @@ class GeneralPath:
         here = self._settings_here()
         if here is None:
             return lower_here()
+        why: CaptureError | None = None
         try:
             call = self._split(args, kwargs)
             key = self._key_of(call, here, abstract_spec)
         except CaptureError as error:
             if settings().fallback == "error":
                 raise
-            self._warn(error)
+            why = error.with_traceback(None)
+        if why is not None:
+            self._warn(why)
             return lower_here()
         own, first_wanted = self._own_trace(call, key), self._wanted(key)
 

@@ -28,6 +28,8 @@ _OPTIONS = {
     "docs": frozenset({"__doc__", "getdoc"}),
     "annotations": frozenset({"__annotations__", "get_type_hints", "get_annotations", "signature"}),
     "qualnames": frozenset({"__qualname__"}),
+    "locks": frozenset({"acquire", "locked", "_is_owned"}),
+    "errors": frozenset({"__cause__", "__context__", "__suppress_context__", "__traceback__"}),
     "locals": frozenset(
         {
             *("dir", "eval", "exec", "locals", "vars"),

@@ -80,11 +80,11 @@ def make(
     key = request.traced.key if request.traced else request.lookup.capture_key
 
     def attempt() -> Prepared:
-        starts = range(0, len(payload), UPLOAD_BYTES)
-        parts = [Upload(key, start, payload[start : start + UPLOAD_BYTES]) for start in starts]
-        last = parts.pop() if parts and len(parts[-1].part) <= _MAX_LAST_BYTES else None
-        for part in parts:
-            session.ask_once(Verb.UPLOAD, part, None)
+        rest = len(payload) % UPLOAD_BYTES
+        end = len(payload) - rest if rest <= _MAX_LAST_BYTES else len(payload)
+        for start in range(0, end, UPLOAD_BYTES):
+            session.ask_once(Verb.UPLOAD, Upload(key, start, payload[start : min(start + UPLOAD_BYTES, end)]), None)
+        last = Upload(key, end, payload[end:]) if end < len(payload) else None
         message = msgspec.structs.replace(request, last=last)
         prepared: Prepared = session.ask_once(
             Verb.PREPARE, message, Prepared, deref, meanwhile=meanwhile, on_interrupt=tell_what_continues

@@ -341,10 +341,11 @@ class Settle(Message):
 class Settled(Message):
     """Whether traces agree; if they do not, the names in the client's manifest whose state differs in the daemon.
 
-    A differing name may explain why client and daemon trace different programs.
+    A differing name may explain why client and daemon trace different programs. If the daemon no longer has the trace,
+    `agrees` is None.
     """
 
-    agrees: bool
+    agrees: bool | None
     differing: Names = ()
 
 

@@ -167,7 +167,7 @@ LOCK.acquire()
 ERROR.__cause__ = KeyError()
 
 def fn(x):
-    return x * float(MASKED[0]) + ERROR.args[0] + hasattr(LOCK, "locked")
+    return x * float(MASKED[0]) + ERROR.args[0] + (ERROR.__suppress_context__ is None) + (LOCK.locked is None)
 """,
         "edits": [("9.0", "8.0"), ("LOCK.acquire()", ""), ("KeyError()", "None"), (", hard_mask=True", "")],
     },

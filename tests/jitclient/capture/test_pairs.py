@@ -168,6 +168,13 @@ DIFFERENT = {
         "import builtins\nK = 1\ndef fn(x): return builtins.eval('K')",
         "import builtins\nK = 2\ndef fn(x): return builtins.eval('K')",
     ),
+    **{
+        f"eval_{how}": tuple(f"{source}\nK = {k}\n{fn}" for k in (1, 2))
+        for how, source, fn in (
+            ("of_builtins_by_another_name", "import builtins as b", "def fn(x): return b.eval('K')"),
+            ("of_builtins_in_the_body", "", "def fn(x):\n import builtins as b\n return (lambda: b.eval('K'))()"),
+        )
+    },
     "eval_by_another_name": (
         "K = 1\ndef fn(x):\n from builtins import eval as e\n return e('K')",
         "K = 2\ndef fn(x):\n from builtins import eval as e\n return e('K')",
@@ -239,14 +246,14 @@ DIFFERENT = {
     ),
     **{
         f"locked_{kind}": (
-            f"import threading\nK = threading.{kind}()\ndef fn(x): return K",
-            f"import threading\nK = threading.{kind}()\nK.acquire()\ndef fn(x): return K",
+            f"import threading\nK = threading.{kind}()\ndef fn(x): return K.acquire(False)",
+            f"import threading\nK = threading.{kind}()\nK.acquire()\ndef fn(x): return K.acquire(False)",
         )
         for kind in ("Lock", "RLock", "Condition")
     },
     "cause_of_an_error": (
-        "K = ValueError(1)\ndef fn(x): return K",
-        "K = ValueError(1)\nK.__cause__ = KeyError(2)\ndef fn(x): return K",
+        "K = ValueError(1)\ndef fn(x): return K.__cause__",
+        "K = ValueError(1)\nK.__cause__ = KeyError(2)\ndef fn(x): return K.__cause__",
     ),
     "name_in_an_error": tuple(f"K = AttributeError(1, name={name!r})\ndef fn(x): return K" for name in ("a", "b")),
     "callback_of_a_reference": tuple(
@@ -275,6 +282,14 @@ SAME = {
     "attributes_like_builtins": (
         "K = 1\ndef fn(x): return x.eval(x.globals, x.exec)",
         "K = 2\ndef fn(x): return x.eval(x.globals, x.exec)",
+    ),
+    "a_lock_that_is_held": (
+        "import threading\nK = threading.Lock()\ndef fn(x):\n with K: return x",
+        "import threading\nK = threading.Lock()\nK.acquire()\ndef fn(x):\n with K: return x",
+    ),
+    "traceback_of_an_error": (
+        "K = ValueError(1)\ndef fn(x): raise K",
+        "K = ValueError(1)\ntry: raise K\nexcept ValueError: pass\ndef fn(x): raise K",
     ),
     "unused_helper": ("def g(): return 1\ndef fn(x): return x", "def fn(x): return x"),
     "interning": (

@@ -41,7 +41,8 @@ def _user_class(walker: Walker, node: Node, cls: type) -> None:
     body = body_of(cls, keep_docs="docs" in walker.options)
     mode = _how_to_make(cls)
     keywords = {"pytree": vars(cls)[_IS_PYTREE]} if mode == "replay" and _IS_PYTREE in vars(cls) else {}
-    if issubclass(cls, enum.Flag):
+    # Another one than a metaclass without keywords has given it.
+    if issubclass(cls, enum.Flag) and cls._boundary_ is not cls.__bases__[-1]._boundary_:  # type: ignore[attr-defined]
         keywords["boundary"] = cls._boundary_  # type: ignore[attr-defined]
     shows_name = "qualnames" in walker.options or "__dataclass_fields__" in vars(cls)
     named = {"__qualname__": cls.__qualname__} if shows_name and cls.__qualname__ != cls.__name__ else {}

@@ -17,7 +17,7 @@ from jitclient.capture.describe.namespaces import (
 )
 from jitclient.capture.graph.nodes import Node, Value
 from jitclient.capture.graph.walker import Walker, describes, describes_as
-from jitclient.capture.user_code.bytecode import Refs, refs_of
+from jitclient.capture.user_code.bytecode import Refs, reads_whole, refs_of
 from jitclient.capture.user_code.callback_only import CallbackOnly, callback_only
 from jitclient.capture.user_code.libraries import stable_names
 from jitclient.capture.user_code.names import MISSING, content_of, home_of
@@ -48,7 +48,7 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
         for name, cell in cells
     ]
     refs = refs_of(func.__code__)
-    rebinds = refs.writes_globals or refs.writes_cells or refs.dynamic
+    rebinds = refs.writes_globals or refs.writes_cells or reads_whole(refs, func.__globals__)
     node.args = [walker.code(func.__code__), home, func.__name__, closure, rebinds]
     if func.__defaults__:
         node.fill("defaults", walker.value(func.__defaults__), label="default")
@@ -76,7 +76,7 @@ def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Ref
         raise AmbientInput("the function reads line numbers or file names of code, which are not part of the key")
     if "__subclasses__" in refs.words:
         raise CaptureError("the function calls __subclasses__(), and subclasses are not captured")
-    if refs.dynamic:
+    if reads_whole(refs, names):
         node.needs.append((whole(walker, names), True))
     for name in sorted(refs.globals):
         if name in handed:

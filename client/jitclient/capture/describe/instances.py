@@ -117,23 +117,28 @@ def describe_instance(walker: Walker, obj: Any) -> Node:
     return node
 
 
-def _left_out(obj: Any) -> list[str]:
+_OF_ERRORS = ("__cause__", "__context__", "__suppress_context__", "__traceback__")
+
+
+def _left_out(walker: Walker, obj: Any) -> list[str]:
     """Return the state of an object that its own pickling leaves out, so far as it has no default value.
 
     It counts for the key. A trace on the daemon that reads it differs from the own trace, which then decides.
     """
     if isinstance(obj, np.ndarray):
-        return ["hard mask"] if getattr(obj, "_hardmask", False) else []
+        return ["hard mask"] if dict_of(obj).get("_hardmask") is True else []
     if not isinstance(obj, BaseException):
         return []
-    held = ("__cause__", "__context__", "__suppress_context__", "__traceback__", "name", "obj")
-    found = [name for name in held if getattr(obj, name, None) not in (None, False)]
-    return [f"{name} {obj.name}" if name == "name" else name for name in found]  # type: ignore[attr-defined]
+    # Not by the attributes of its class, which may be the user's.
+    held = [vars(BaseException)[name].__get__(obj) for name in _OF_ERRORS] if "errors" in walker.options else []
+    found = [name for name, value in zip(_OF_ERRORS, held, strict=False) if not (value is None or value is False)]
+    names = [vars(kind)["name"].__get__(obj) for kind in (NameError, AttributeError) if isinstance(obj, kind)]
+    return found + [f"name {name}" for name in names if type(name) is str]
 
 
 def _describe(walker: Walker, node: Node, obj: Any) -> None:
     cls = type(obj)
-    if left_out := _left_out(obj):
+    if left_out := _left_out(walker, obj):
         node.fill("differs", *left_out)
     if not is_user_class(cls):
         walker.leaves_caches_empty(dict_of(obj).values())

@@ -182,7 +182,7 @@ def _attribute(walker: Walker, obj: Any) -> Value:
 @describes(*_LOCKS)
 def _lock(walker: Walker, lock: Any) -> Value:
     node = Node("lock", lock, ["RLock" in type(lock).__name__])
-    if repr(lock).startswith("<locked"):
+    if "locks" in walker.options and repr(lock).startswith("<locked"):
         node.fill("differs", "locked")
     return node
 

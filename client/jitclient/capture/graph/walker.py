@@ -63,8 +63,9 @@ def describes_as(
 class Walker:
     """A walk that turns objects into nodes, each object once.
 
-    `options` are the parts of code that are captured only because some reachable code reads them: "docs", "locals",
-    "annotations" and "qualnames". The walk finds out which of them are read; `capture/dump.py` then walks again.
+    `options` are the parts of code and of objects that are captured only because some reachable code reads them:
+    "docs", "locals", "annotations", "qualnames", "locks" and "errors". The walk finds out which of them are read;
+    `capture/dump.py` then walks again.
     """
 
     def __init__(self, options: frozenset[str] = frozenset(), budget: Budget | None = None) -> None:

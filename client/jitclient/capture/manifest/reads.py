@@ -31,7 +31,7 @@ from jitclient.capture.manifest.places import (
     name_of,
     resolve,
 )
-from jitclient.capture.user_code.bytecode import Chain, nested, own_refs_of, refs_of
+from jitclient.capture.user_code.bytecode import Chain, nested, own_refs_of, reads_whole, refs_of
 from jitclient.capture.user_code.names import constant_home
 
 Names = dict[str, Any]
@@ -213,7 +213,7 @@ def _names_of_modules(code: CodeType, names: Names) -> set[str]:
     imported = list(_modules_imported(code, names))
     if not _NAMESPACE_READERS.isdisjoint(refs.words):
         whole += imported
-    if refs.dynamic:
+    if reads_whole(refs, names):
         whole.append(sys.modules.get(names.get("__name__", "")))
     listed = whole if _ERRORS.isdisjoint(refs.words) else [*whole, *imported]
     found = {f"{_name(each)}:{name}" for each in whole for name in _data_of(each)}

@@ -1,7 +1,8 @@
 """Names that a code object reads: globals, attributes of globals, and imports."""
 
+import builtins
 import dis
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -57,6 +58,11 @@ class Refs:
         self.reads_namespace |= other.reads_namespace
         self.writes_globals |= other.writes_globals
         self.writes_cells |= other.writes_cells
+
+
+def reads_whole(refs: Refs, names: Mapping[str, Any]) -> bool:
+    """Return whether code with these globals may read all of them."""
+    return refs.dynamic or any(names.get(name) is builtins for name in refs.globals)
 
 
 # Each entry keeps its code alive, so that no other code object gets the same id.
@@ -120,6 +126,7 @@ def _read(code: CodeType, refs: Refs) -> None:
             # `except:` without a name
             refs.words.add("BaseException")
         elif step.opname == "IMPORT_NAME":
+            refs.words |= {step.argval} & _BUILTINS
             level, wanted = steps[at - 2].argval, steps[at - 1].argval
             refs.imports.append((step.argval, level or 0, wanted or ()))
 

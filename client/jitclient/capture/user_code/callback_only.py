@@ -10,7 +10,14 @@ from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
 from typing import NamedTuple
 
-from jitclient.capture.user_code.bytecode import ATTRIBUTE_READS, GLOBAL_READS, GLOBAL_WRITES, instructions, refs_of
+from jitclient.capture.user_code.bytecode import (
+    ATTRIBUTE_READS,
+    GLOBAL_READS,
+    GLOBAL_WRITES,
+    instructions,
+    reads_whole,
+    refs_of,
+)
 
 _CALL_BACK = {
     ("jax._src.debugging", "debug_callback"),
@@ -33,7 +40,7 @@ class CallbackOnly(NamedTuple):
 def callback_only(func: FunctionType) -> CallbackOnly:
     """Return the names that a function uses only as callbacks."""
     code = func.__code__
-    if _WORDS.isdisjoint(refs_of(code).words) or refs_of(code).dynamic:
+    if _WORDS.isdisjoint(refs_of(code).words) or reads_whole(refs_of(code), func.__globals__):
         return CallbackOnly()
 
     def calls_back(chain: tuple[str, ...]) -> bool:
