@@ -28,8 +28,13 @@ _OPTIONS = {
     "docs": frozenset({"__doc__", "getdoc"}),
     "annotations": frozenset({"__annotations__", "get_type_hints", "get_annotations", "signature"}),
     "qualnames": frozenset({"__qualname__"}),
-    "locks": frozenset({"acquire", "locked", "_is_owned"}),
-    "errors": frozenset({"__cause__", "__context__", "__suppress_context__", "__traceback__"}),
+    "locks": frozenset({"_is_owned", "acquire", "locked", "notify", "notify_all", "release"}),
+    "errors": frozenset(
+        {
+            *("__cause__", "__context__", "__suppress_context__", "__traceback__"),
+            *("traceback", "TracebackException", "format_exception", "print_exception"),
+        }
+    ),
     "locals": frozenset(
         {
             *("dir", "eval", "exec", "locals", "vars"),

@@ -151,6 +151,7 @@ MISTAKES = [
     *("x.clip('a')", "operator.setitem(x, 0, 1)", "operator.delitem(x, 0)", "'a' in x", "x.compress([True])"),
     *("x.compress(np.array([True] * 9))", "x.at[0].set('a')", "x.at[0].foo(1)", "x.at['a'].set(1)", "x.at[0] + 1"),
     *("x.repeat(np.array([1, 2]), axis=1)", "x.repeat('a')", "x.sum(out=3)", "x.view('nonsense')", "x.squeeze(0)"),
+    *("x.at[{}].set(1)", "x.at[0].set(1, mode={})", "x.astype({})"),  # constants without a hash
     *("x.searchsorted(x)", "x.item(99)", "x.choose([])", "x.sum(0, 1, 2, 3, 4, 5, 6, 7, 8)", "iter(x[()][0][0])"),
 ]
 

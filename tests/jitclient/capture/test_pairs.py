@@ -255,6 +255,11 @@ DIFFERENT = {
         "K = ValueError(1)\ndef fn(x): return K.__cause__",
         "K = ValueError(1)\nK.__cause__ = KeyError(2)\ndef fn(x): return K.__cause__",
     ),
+    "error_that_another_module_formats": (
+        "import traceback\nK = ValueError(1)\ndef fn(x): return len(traceback.format_exception(K))",
+        "import traceback\nK = ValueError(1)\nK.__cause__ = KeyError(2)\n"
+        "def fn(x): return len(traceback.format_exception(K))",
+    ),
     "name_in_an_error": tuple(f"K = AttributeError(1, name={name!r})\ndef fn(x): return K" for name in ("a", "b")),
     "callback_of_a_reference": tuple(
         f"import weakref\nclass A: pass\nL = A()\nK = weakref.ref(L{more})\ndef fn(x): return K, L"
