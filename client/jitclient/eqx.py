@@ -15,6 +15,7 @@ from jitclient.calls.decorator import jit
 from jitclient.calls.remote_function import P, R
 from jitclient.core.tracebacks import api_boundary
 from jitclient.jaxside import static_leaves
+from jitclient.jaxside.internals import CALLBACK_LOGGER
 
 _DONATED = {
     "all": (0, 1, 2, 3),
@@ -28,7 +29,7 @@ _DONATED = {
 # The text after this mark in Equinox's message says that the caller is not `filter_jit`.
 _END_OF_MESSAGE = "\n\n\n----"
 
-_callback_log = logging.getLogger("jax._src.callback")
+_callback_log = logging.getLogger(CALLBACK_LOGGER)
 
 
 class _NoFailedCallbacks(logging.Filter):

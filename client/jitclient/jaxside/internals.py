@@ -17,6 +17,9 @@ from typing import Any
 
 from jitclient.core.tracebacks import api_boundary
 
+CALLBACK_LOGGER = "jax._src.callback"
+"""Name of the logger that notes a callback which raised."""
+
 
 def _get(path: str, default: Any = None) -> Any:
     """Return the object at the path "module.name" in `jax._src`; the default if jax lacks it."""
