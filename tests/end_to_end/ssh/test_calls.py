@@ -18,7 +18,7 @@ import pytest
 from jax.experimental import io_callback
 
 import jitclient
-from jitclient.core import progress
+from jitclient.core import events
 from jitclient.core.settings import Settings
 from jitclient.errors import DaemonHangs, HostUnreachable, Incompatible
 from jitclient.session import handshake, process
@@ -614,8 +614,7 @@ def undisturbed(session: Session, trips: list[str], exchange: Callable[[], Any])
     """Return the result of the first exchange in which the daemon does not say that it is busy, which costs a trip."""
     said = list[str]()
     # Held, so that the background sends nothing.
-    with session, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(progress, "report_phase", said.append)
+    with session, events.log.observed_by(said.append):
         while True:
             trips.clear(), said.clear()
             found = exchange()
