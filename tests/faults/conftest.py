@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -278,6 +279,10 @@ def peer_of() -> type[Peer]:
     return Peer
 
 
+LATE_SECONDS = 200
+"""Patience with the next line of a client, below that of pytest with a test."""
+
+
 class Client:
     """A client in a process of its own, which reports events as lines on its standard output."""
 
@@ -294,10 +299,14 @@ class Client:
         self.pid = self.process.pid
 
     def says(self, *words: str) -> None:
-        """Waits for its next lines."""
+        """Waits for its next lines. If one is late, the error has the stacks of its threads."""
         assert self.process.stdout is not None
         for word in words:
+            # `SIGABRT` makes its faulthandler print them.
+            late = threading.Timer(LATE_SECONDS, self.kill, [signal.SIGABRT])
+            late.start()
             line = self.process.stdout.readline().strip()
+            late.cancel()
             if line != word:
                 self.process.kill()
                 raise AssertionError(f"{line!r} where {word!r} was expected\n{self.process.communicate()[1]}")
@@ -325,12 +334,13 @@ class Client:
 
 
 PREAMBLE = """
-import gc, os, signal, sys, threading, time
+import faulthandler, gc, os, signal, sys, threading, time
 import numpy as np
 import jitclient
 from jitclient import errors
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest itself may run with Ctrl-C ignored
+faulthandler.enable()
 gc.disable()  # JAX has a callback in each collection, where Python swallows an interrupt
 """
 
