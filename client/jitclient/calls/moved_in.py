@@ -205,7 +205,7 @@ class LocalCalls:
 
     def __init__(self, fun: Callable[..., Any], name: str, options: JitOptions, watch: Watch | None) -> None:
         self._thread = threading.local()
-        self._watch, self._session, self._has_same_settings = watch, process.current, unchanged.check_outside()
+        self._watch, self._session, self._has_same_settings = watch, process.current, unchanged.check_not_compared()
         statics = options.static_argnums, options.static_argnames
         self._fast = internals.fast_calls(fun, name, self._missed(), *statics)
         self._stays: list[bool] = []  # not empty once the programs must stay on the daemon

@@ -86,12 +86,13 @@ REFUSED_WHEN_COMPILING: dict[str, Any] = {
 A call that finds its program ignores them.
 """
 
+NOT_COMPARED = ("jax_default_prng_impl", "jax_enable_custom_prng", "jax_legacy_prng_key")
+"""Settings that JAX's own C++ code of calls neither compares nor heeds."""
+
 OUTSIDE_OF_TRACE_CONTEXT = (
     "jax_debug_infs",
     "jax_debug_nans",
-    "jax_default_prng_impl",
-    "jax_enable_custom_prng",
-    "jax_legacy_prng_key",
+    *NOT_COMPARED,
     "jax_transfer_guard_host_to_device",
 )
 """Settings that are not part of JAX's trace context, of `CARRIED` and of what each call does."""

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jitclient.jaxside import context, internals, trace_state
+from jitclient.jaxside.jax_settings import NOT_COMPARED
 
 
 def check() -> Callable[[], bool]:
@@ -28,10 +29,11 @@ def check() -> Callable[[], bool]:
     return _of_settings(context.current()) if quick is None or outside is None else _of_jax(*quick, outside)
 
 
-def check_outside() -> Callable[[], bool]:
+def check_not_compared() -> Callable[[], bool]:
     """Return a function that checks the settings that JAX's own code does not compare at a call, or all settings."""
-    outside = context.outside_of_trace_context() if "jax" in sys.modules else None
-    return check() if outside is None else _of_outside(outside)
+    if "jax" not in sys.modules or context.outside_of_trace_context() is None:
+        return check()
+    return _of_three(*[getattr(sys.modules["jax"], name.removeprefix("jax_")) for name in NOT_COMPARED])
 
 
 def settings_here() -> context.Context | None:
@@ -96,14 +98,11 @@ def _of_jax(trace_context: Callable[[], Any], level: Any, base: Any, outside: tu
     return unchanged
 
 
-def _of_outside(outside: tuple[Any, ...]) -> Callable[[], bool]:
-    pairs = [(setting, setting.value) for setting in outside]
+def _of_three(a: Any, b: Any, c: Any) -> Callable[[], bool]:
+    of_a, of_b, of_c = [setting.value for setting in (a, b, c)]
 
     def unchanged() -> bool:
-        for setting, value in pairs:  # noqa: SIM110  (a generator would be slower)
-            if setting.value != value:
-                return False
-        return True
+        return bool(a.value == of_a and b.value == of_b and c.value == of_c)
 
     return unchanged
 

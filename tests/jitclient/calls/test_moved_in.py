@@ -21,7 +21,7 @@ from jitclient.calls import MISS, moved_in
 from jitclient.calls.arguments import spec_of
 from jitclient.calls.program import Program
 from jitclient.errors import DaemonSilent
-from jitclient.jaxside import cpu_executables
+from jitclient.jaxside import cpu_executables, internals
 from jitclient.session import process
 from jitclient.session.session import Session
 from jitclient.wire.introspection import Snapshot
@@ -256,6 +256,41 @@ def test_checks_of_values_are_made(setting: str) -> None:
     with getattr(jax, setting)(True), pytest.raises(FloatingPointError, match=r"log|div"):
         fn(jnp.zeros(2) if setting == "debug_infs" else -jnp.ones(2))
     assert fn(jnp.ones(2)).tolist() == [0.0, 0.0]
+
+
+def test_the_guard_of_transfers_is_heeded() -> None:
+    there_already, value = there(), np.ones(2, "float32")
+    fn = jitclient.jit(lambda x: x * FACTOR)
+    for x in (there_already, value) * 3:
+        fn(x)
+    for level in ("disallow", "disallow_explicit"):
+        with jax.transfer_guard_host_to_device(level):
+            assert fn(there_already).tolist() == [2.0] * 3
+            with pytest.raises(jax.errors.JaxRuntimeError, match="Disallowed host-to-device transfer"):
+                fn(value)
+    assert fn(value).tolist() == [2.0, 2.0]
+
+
+def test_another_mesh_of_devices_is_noticed() -> None:
+    """Of a mesh, JAX's trace context has the axes, and its C++ code compares the devices, too."""
+    x, missed = jnp.ones(1), list[Any]()
+    made = jax.jit(jnp.sin).lower(x).compile()
+    value = made(x)
+
+    def miss(x: Any) -> Any:
+        missed.append(x)
+        return value, internals.fast_program(made, 1, value), False
+
+    fast, mesh = internals.fast_calls(jnp.sin, "sin", miss, (), ()), internals.mesh_of_devices()
+    before = mesh.value
+    try:
+        for devices in (before, ("devices", 2), ("devices", 3)):
+            mesh.set_local(devices)
+            for _ in range(3):
+                fast(x)
+    finally:
+        mesh.set_local(before)
+    assert len(missed) == 3
 
 
 def test_static_arguments_of_other_types_are_others() -> None:
