@@ -304,7 +304,7 @@ def test_one_program_for_every_number(expression: str, counts: Callable[..., dic
 
 
 def test_results_stay_on_the_daemon() -> None:
-    x = jitclient.device_put(F32)
+    x = jitclient.device_put(np.linspace(-1, 1, 23, dtype=np.float32))  # no other test's, whose programs have moved in
     for result in (x + 1, 1 - x, x[0], x[0:1], x[x > 0], x.sum(), x.T, x.at[0].set(1), *x, x == x, *divmod(x, 2)):
         assert type(result) is jitclient.Array
 
