@@ -95,3 +95,33 @@ ON_HOSTS = """
 
 def test_a_host_that_is_cut_off_loses_no_task_and_serves_the_next_pool(tmp_path: Path) -> None:
     assert inside("JITSERVER_TEST_HOSTS", ON_HOSTS, tmp_path, HOSTS="2") == [[number, "h2"] for number in range(20)]
+
+
+SWEEP_ON_HOSTS = """
+    import json, os, subprocess, sys
+
+    addresses = [f"ssh://h{number}{sys.prefix}" for number in (1, 2)]
+    jitserver = [sys.executable, "-m", "jitserver"]
+
+    def counted(address):
+        said = subprocess.run([*jitserver, "status", "--json", "--address", address], capture_output=True, check=True)
+        found = json.loads(said.stdout)
+        return [found[name] for name in ("traces", "compiles", "client_traces", "local_runs", "calls")]
+
+    outputs, counts = [], []
+    for _ in range(2):
+        command = [sys.executable, os.environ["EXAMPLE"], *addresses]
+        outputs.append(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        counts.append([counted(address) for address in addresses])
+    print(json.dumps([outputs, counts]))
+"""
+
+
+def test_the_second_run_of_a_sweep_compiles_nothing_on_any_host(tmp_path: Path) -> None:
+    example = str(Path(__file__).parents[2] / "examples" / "sweep.py")
+    (first, second), counts = inside("JITSERVER_TEST_HOSTS", SWEEP_ON_HOSTS, tmp_path, HOSTS="2", EXAMPLE=example)
+    assert first == second
+    for before, after in zip(*counts, strict=True):
+        assert before[1] >= 1
+        assert [new - old for old, new in zip(before, after, strict=True)][:4] == [0, 0, 0, 0]
+    assert sum(after[4] - before[4] for before, after in zip(*counts, strict=True)) == 20
