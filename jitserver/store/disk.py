@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from jitclient.core.directories import captures_directory, compilations_directory, trim, usage
+from jitclient.core.directories import captures_directory, compilations_directory, trim, tuning_directory, usage
 from jitclient.wire.introspection import EntryInfo
 from jitserver.store.blobs import Blobs
 from jitserver.store.catalog import CATALOG, Catalog, Use, is_damage
@@ -193,9 +193,9 @@ class Store:
             self._write(act)
 
     def remove_compilations(self) -> None:
-        """Delete the compilations by program text, and the records on captures."""
-        trim(self.compilations_directory, 0)
-        trim(captures_directory(self.directory), 0)
+        """Delete the compilations by program text, what XLA has measured for them, and the records on captures."""
+        for path in (self.compilations_directory, tuning_directory(self.directory), captures_directory(self.directory)):
+            trim(path, 0)
 
     def trim(self) -> None:
         """Evict programs by their eviction scores if a limit is exceeded, until 90% of the limit is used."""
@@ -241,7 +241,9 @@ class Store:
         before = self.nbytes
         self.trim()
         freed = self._write(lambda catalog, blobs: blobs.sweep(catalog.blobs())) or 0
-        freed += max(0, before - self.nbytes) + trim(self.compilations_directory, self.max_compilations_bytes)
+        freed += max(0, before - self.nbytes)
+        for path in (self.compilations_directory, tuning_directory(self.directory)):
+            freed += trim(path, self.max_compilations_bytes)
         return freed + self._enforce_shared_limit()
 
     def compilations(self) -> tuple[int, int]:

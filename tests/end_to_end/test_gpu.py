@@ -240,3 +240,16 @@ def test_a_profile_has_the_operations_of_plain_jax(own: Any) -> None:
     assert (hosts, len(both)) == (2, 2 * len(steps))
     assert len(plain) > 5
     assert [name for _, name in ours] == [name for _, name in plain]
+
+
+def test_what_xla_measures_is_kept_for_later_compilations(
+    new_daemon: Callable[..., Any], short_path: Path, run_script: Callable[..., Any]
+) -> None:
+    address, cache = f"unix:{short_path}/d.sock", short_path / "cache"
+    program = """
+        import jax, jax.numpy as jnp, jitclient
+        print(float(jitclient.jit(lambda x: jax.nn.softmax(x @ x.T).sum())(jnp.ones((512, 512), "bfloat16"))))
+    """
+    with new_daemon(address, env={"JAX_PLATFORMS": "cuda", "JITSERVER_CACHE_DIR": str(cache)}):
+        run_script(program, env={"JITSERVER_ADDRESS": address, "JAX_PLATFORMS": "cuda"})
+    assert any(cache.glob("*/tuning/*"))

@@ -91,10 +91,24 @@ def test_a_client_killed_in_the_middle_of_a_trace_frees_its_arrays_at_once(
 INTERRUPTED = (
     BUSY
     + """
+    def tell():
+        "Say that the main thread waits for the daemon: JAX may lose an interrupt of its own trace, or stay in that."
+        sys.stdin.readline()
+        while not any("connection.py" in file for file in files_of(threading.main_thread().ident)):
+            time.sleep(0.01)
+        print("waits")
+
+    def files_of(thread):
+        frame = sys._current_frames()[thread]
+        while frame is not None:
+            yield frame.f_code.co_filename
+            frame = frame.f_back
+
     held = quick(np.ones((1000, 1000), np.float32))  # too large to come with the answer
     x = np.zeros((1000, 1000), np.float32)
     print("ready")
     sys.stdin.readline()
+    threading.Thread(target=tell, daemon=True).start()
     try:
         while True:  # one call may end just before it is interrupted
             FUNCTION(x)
@@ -132,6 +146,8 @@ def interrupted(daemon: Any, start_client: Any, until: Any, gate: Any, function:
     client.says("ready")
     client.goes_on()
     until(lambda: daemon.phases() == [phase], "the call to be under way")
+    client.goes_on()
+    client.says("waits")
     client.kill(signal.SIGINT)
     client.says("interrupted")
     gate.open()  # before the trace of another function

@@ -125,6 +125,11 @@ def compilations_directory(directory: Path) -> Path:
     return directory / "compilations"
 
 
+def tuning_directory(directory: Path) -> Path:
+    """Return the directory of what XLA has measured on a GPU about single fusions; its size is limited as theirs."""
+    return directory / "tuning"
+
+
 def captures_directory(directory: Path) -> Path:
     """Return the directory of records on captures that cost more than they saved."""
     return directory / "captures"
@@ -151,7 +156,7 @@ def usage(path: Path) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
-def trim(path: Path, max_bytes: int) -> int:
+def trim(path: Path | str, max_bytes: int) -> int:
     """Delete the oldest files of a directory until the rest takes at most `max_bytes` bytes.
 
     Returns:

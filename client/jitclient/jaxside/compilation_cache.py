@@ -25,7 +25,7 @@ from pathlib import Path
 
 from jitclient.core.clock import monotonic
 from jitclient.core.digests import digest
-from jitclient.core.directories import compilations_directory, environment_directory, trim
+from jitclient.core.directories import compilations_directory, environment_directory, trim, tuning_directory
 from jitclient.core.settings import settings
 from jitclient.errors import SettingsError
 from jitclient.jaxside import compiler, interop
@@ -66,6 +66,7 @@ class CompilationCache:
 
     def __init__(self, directory: Path, min_seconds: float = 0.0, max_bytes: int = _MAX_BYTES) -> None:
         self.directory = directory
+        self._tuning = str(tuning_directory(directory.parent))
         self.found = 0
         """Number of compilations that this process has found."""
         self.saved_seconds = 0.0
@@ -132,6 +133,17 @@ class CompilationCache:
             raise
         if key.startswith(_TRIMMING_KEYS):
             trim(self.directory, self._max_bytes)
+            trim(self._tuning, self._max_bytes)
+
+    def tuning_directory(self) -> str:
+        """Return the directory for what XLA measures on a GPU, which exists.
+
+        Raises:
+            OSError: It cannot be made.
+        """
+        with contextlib.suppress(FileExistsError):
+            mkdir(self._tuning, 0o700)
+        return self._tuning
 
     def count_found(self, seconds: float, finding_seconds: float) -> None:
         """Count a compilation that this thread has just found."""

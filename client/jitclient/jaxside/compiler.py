@@ -9,6 +9,9 @@ inserted above it, and profiles then show the lines of the process that compiled
 (`jit(f).lower(x).compile()`) are always compiled: XLA's CPU runtime cannot serialize an executable that it loaded.
 Programs that depend on more than their key are neither found nor kept; see `_Hook._why_excluded`.
 
+On a GPU, XLA keeps what it has measured about each fusion, as it does where JAX's own cache is in use: of an edited
+program, it tunes only the fusions that have changed.
+
 After an error of the cache, XLA compiles. An exception of a signal handler that runs meanwhile is the program's.
 
 Versions 0.10.2 to 0.12 of jax have all names of `jax._src` below. If another version lacks one, there is no hook.
@@ -39,13 +42,19 @@ _PARAMETERS = [
     *("host_callbacks", "module_name", "cache_key"),
 ]
 _LOG_PARAMETERS = ["cache_key", "compile_time_secs", "module_name", "backend", "executable"]
-_ERRORS = (OSError, RuntimeError, ValueError, TypeError, MemoryError)
-"""Errors of the cache itself: of files, and of XLA, which refuses executables of other versions and machines."""
+_ERRORS = (OSError, RuntimeError, ValueError, TypeError, AttributeError, MemoryError)
+"""Errors of the cache itself: of files, of XLA, which refuses executables of other versions and machines, and of names
+that another version lacks.
+"""
 
 
 _CALLS_BACK, _LARGE = "the program calls back into Python", "the program is large"
 _AHEAD_OF_TIME, _DUMPS = "the program compiles it itself, with lower and compile", "XLA dumps what it compiles"
 JAXS_OWN_CACHE = "JAX's own cache is in use"
+_TUNED = frozenset({"gpu", "cuda", "rocm"})
+"""Platforms for which XLA tunes fusions."""
+_TUNING = "xla_gpu_per_fusion_autotune_cache_dir"
+"""Option of XLA, and its name among JAX's `jax_persistent_cache_enable_xla_caches`."""
 _CURES = {
     _CALLS_BACK: "Call it in a function under jitclient.jit",
     _LARGE: "Pass large arrays as arguments",
@@ -58,6 +67,7 @@ _CURES = {
 class Compilations(Protocol):
     """Store of executables; see `compilation_cache.CompilationCache`."""
 
+    def tuning_directory(self) -> str: ...
     def get(self, key: str) -> tuple[bytes, float] | None: ...
     def mark_used(self, key: str) -> None: ...
     def wants(self, seconds: float) -> bool: ...
@@ -124,6 +134,7 @@ class _Hook:
         self._caches: Any = compilation_cache
         self._computations: Any = pxla.MeshComputation
         self._directory, self._distributed = config.compilation_cache_dir, distributed.global_state
+        self._chosen_for_xla = config.persistent_cache_enable_xla_caches
         self._partitioning = custom_partitioning._sharding_callbacks
         self._compile, self._compile_computation = compiler._compile_and_write_cache, self._computations.compile
         self._evict, self._call = pxla._cached_compilation.evict_weakref, pjit._pjit_call_impl_python.__code__
@@ -205,6 +216,8 @@ class _Hook:
             log = cache_key, seconds, module_name, backend, executable, host_callbacks
             self._compiler._cache_write(*log[: len(self._log_parameters)])
             return executable
+        if backend.platform in _TUNED:
+            _attempt(self._keep_tuning, compile_options)
         started = monotonic()
         executable = self._compile(*own)
         seconds = monotonic() - started
@@ -246,6 +259,17 @@ class _Hook:
                 return None
             parts += [compile_options.SerializeAsString()]
         return digest(b"".join(map(digest, parts))).hex()
+
+    def _keep_tuning(self, compile_options: Any) -> None:
+        """Let XLA keep what it measures, unless JAX or the user has told it where, or not to; no key has the place."""
+        from jax._src.lib import xla_client
+
+        build = compile_options.executable_build_options  # holds the memory of its options
+        chosen = self._chosen_for_xla.value or ""
+        is_wanted = (chosen == "all" or _TUNING in chosen) and self._distributed.client is None
+        if is_wanted and not getattr(build.debug_options, _TUNING):
+            build.debug_options.xla_gpu_experimental_autotune_cache_mode = xla_client.AutotuneCacheMode.UPDATE
+            setattr(build.debug_options, _TUNING, self._cache.tuning_directory())
 
     def _load(self, key: str, backend: Any, executable_devices: Any, compile_options: Any) -> tuple[Any, float] | None:
         found = self._cache.get(key)

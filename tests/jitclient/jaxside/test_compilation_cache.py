@@ -183,6 +183,16 @@ def test_the_directory_stays_below_its_maximum(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["008", "ff7"]
 
 
+def test_what_xla_measures_stays_below_its_maximum(tmp_path: Path) -> None:
+    cache = CompilationCache(tmp_path / "compilations", max_bytes=2500)
+    for number in range(3):
+        path = Path(cache.tuning_directory(), f"{number}")
+        path.write_bytes(bytes(1000))
+        os.utime(path, (number, number))
+    cache.put("000", bytes(1000), 1.0)
+    assert sorted(path.name for path in Path(cache.tuning_directory()).iterdir()) == ["1", "2"]
+
+
 def test_used_files_are_kept_longer(tmp_path: Path) -> None:
     cache = CompilationCache(tmp_path)
     for number in range(3):

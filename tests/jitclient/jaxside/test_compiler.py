@@ -354,6 +354,40 @@ def test_compilations_are_counted_with_the_reason_why_none_is_kept(run: Run) -> 
         assert all(re.fullmatch(r"[^/]+:\d+", where) for _, where in remade)
 
 
+TUNED = """
+    import jax, numpy as np
+    from jax._src import compiler
+    from jitclient.jaxside import compiler as hook
+    if sys.argv[1:]:
+        hook._TUNED = frozenset({"cpu"})
+    told, own = [], compiler.backend_compile_and_load
+    def compile_and_load(backend, module, devices, options, callbacks):
+        found = options.executable_build_options.debug_options
+        told.append([found.xla_gpu_per_fusion_autotune_cache_dir, str(found.xla_gpu_experimental_autotune_cache_mode)])
+        return own(backend, module, devices, options, callbacks)
+    if sys.argv[1:] == ["observed"]:
+        compiler.backend_compile_and_load = compile_and_load
+    jax.jit(lambda x: x * 2)(np.ones(3, np.float32))
+    result = told
+"""
+
+
+def test_what_xla_measures_on_a_gpu_is_kept_in_the_cache(run: Run, short_path: Path) -> None:
+    """With XLA's options as they arrive at the CPU, which measures nothing."""
+    [[folder, mode]], _ = run(TUNED, "observed")
+    assert Path(folder).is_dir()
+    assert Path(folder).relative_to(short_path / "cache").name == "tuning"
+    assert mode.endswith("UPDATE")
+    assert run(TUNED, "observed", JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES="none")[0][0][0] == ""
+    own = {"JAX_COMPILATION_CACHE_DIR": str(short_path / "jax"), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    assert run(TUNED, "observed", **own)[0][0][0].startswith(str(short_path / "jax"))
+
+
+def test_it_is_not_in_the_key(run: Run) -> None:
+    assert run(TUNED, "tuned")[1] == [0, 1]
+    assert run(TUNED)[1] == [1, 0]
+
+
 @pytest.mark.parametrize(
     "name", ["_compile_and_write_cache", "_cache_read", "_cache_write", "_get_cache", "put_executable_and_time"]
 )
