@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import click
 
 from jitclient.capture.user_code.installed import OWN_PACKAGES, is_installed_path
+from jitclient.core.file_stamp import FileStamp, file_stamp
 from jitclient.core.notices import print_notice
 from jitclient.errors import MissingPackage
 from jitserver.cli.run import parsed
@@ -55,7 +56,7 @@ def watch(words: tuple[str, ...]) -> None:
 class _Version(NamedTuple):
     """Version of a file that a run used: its identity, None if the file was missing, and its content."""
 
-    stamp: tuple[int, int, int] | None = None
+    stamp: FileStamp = None
     content: bytes = b""
 
 
@@ -127,7 +128,7 @@ class Watcher:
         for path, mtime_ns in files.items():
             if path not in self._files:
                 now = _version(path)
-                is_used = now is not None and now.stamp is not None and mtime_ns in (None, now.stamp[0])
+                is_used = now is not None and now.stamp is not None and mtime_ns in (None, now.stamp[2])
                 self._files[path] = now if now and is_used else _Version()
 
     def _folders(self) -> list[str]:
@@ -214,9 +215,8 @@ def _files_in(notes: Path) -> dict[str, int]:
 def _version(path: str, before: _Version | None = None) -> _Version | None:
     """Return the present version of a file, or the one before if it is the same; None if the file cannot be read."""
     with contextlib.suppress(OSError):
-        found = os.stat(path)
-        stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
-        return before if before and before.stamp == stamp else _Version(stamp, Path(path).read_bytes())
+        stamp = file_stamp(path)
+        return before if stamp and before and before.stamp == stamp else _Version(stamp, Path(path).read_bytes())
     return None
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from jitclient.capture.user_code.installed import find_source, package_of
 from jitclient.core.digests import digest
-
-Stamp = tuple[int, ...] | None
+from jitclient.core.file_stamp import FileStamp, file_stamp
 
 _UNCHECKED_SUFFIXES = (".pyc", ".so", ".a", ".h", ".hpp", ".pyi", ".pyx", ".pxd")
 """Endings of files that are compiled or never imported.
@@ -36,8 +35,8 @@ class PackageFiles:
 
     name: str
     content: str
-    metadata: dict[str, Stamp]
-    files: dict[str, Stamp]
+    metadata: dict[str, FileStamp]
+    files: dict[str, FileStamp]
     is_recorded: bool = False
 
     @classmethod
@@ -98,20 +97,12 @@ def _is_same_everywhere(line: str) -> bool:
     return not (file.startswith("..") or file.endswith(".pyc") or is_note)
 
 
-def _stamped(files: Iterable[str]) -> dict[str, Stamp]:
-    return {file: _stamp(file) for file in files}
+def _stamped(files: Iterable[str]) -> dict[str, FileStamp]:
+    return {file: file_stamp(file) for file in files}
 
 
-def _differ(files: dict[str, Stamp]) -> bool:
-    return any(_stamp(file) != stamp for file, stamp in files.items())
-
-
-def _stamp(file: str) -> Stamp:
-    try:
-        stat = os.stat(file)
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, stat.st_size
+def _differ(files: dict[str, FileStamp]) -> bool:
+    return any(file_stamp(file) != stamp for file, stamp in files.items())
 
 
 def _digest(files: Iterable[str], directory: str, record: bytes = b"") -> str:
@@ -141,7 +132,7 @@ class Packages:
         self._seen: set[str] = set()  # top-level names in sys.modules
         self._loaded: set[str] = set(CORE_PACKAGES)
         self._distributions: dict[str, list[str]] = {}
-        self._directories: dict[str, Stamp] = {}  # of the distributions, when they were read
+        self._directories: dict[str, FileStamp] = {}  # of the distributions, when they were read
         self.record_loaded()
         for name in CORE_PACKAGES:
             self._records[name] = _find_record(self._distributions.get(name, [name]), name)

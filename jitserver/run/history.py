@@ -17,6 +17,7 @@ import msgspec
 
 from jitclient.core import file_lock
 from jitclient.core.digests import digest
+from jitclient.core.file_stamp import FileStamp, file_stamp
 from jitclient.errors import SettingsError
 from jitserver.run.request import Command
 
@@ -141,7 +142,7 @@ def fresh_programs() -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=1)
-def _fresh_programs(_: int) -> frozenset[str]:
+def _fresh_programs(_: FileStamp) -> frozenset[str]:
     return frozenset(_read().fresh)
 
 
@@ -170,12 +171,12 @@ def path() -> Path:
     return directories.environment_directory() / "imports.json"
 
 
-def version() -> int:
-    """Return a number that changes when the history changes."""
+def version() -> FileStamp:
+    """Return a value that changes when the history changes."""
     try:
-        return path().stat().st_mtime_ns
+        return file_stamp(path())
     except OSError:
-        return 0
+        return None
 
 
 def hash_seed() -> int:

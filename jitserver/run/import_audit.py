@@ -11,6 +11,7 @@ from typing import Any
 
 from jitclient.capture.user_code.installed import OWN_PACKAGES, stored
 from jitclient.core.digests import digest
+from jitclient.core.file_stamp import FileStamp, file_stamp
 from jitserver.run.import_graph import running_modules
 from jitserver.run.replacement import Replacement
 
@@ -47,7 +48,7 @@ class ImportAudit:
         self._read: set[str] = set()
         self._looked_up: set[str] = set()
         self._kinds: dict[str, int] = {}
-        self._files: dict[str, tuple[int, ...] | None] = {}
+        self._files: dict[str, FileStamp] = {}
         self._replacement = Replacement()
 
     def __enter__(self) -> "ImportAudit":
@@ -123,7 +124,7 @@ class ImportAudit:
     def changed(self) -> str:
         """Return what has changed on the disk since the imports; empty if nothing has."""
         for path, stamp in self._files.items():
-            if _stamp(path) != stamp:
+            if file_stamp(path) != stamp:
                 return f"{path} has changed since it was imported"
         for path, kind in self._kinds.items():
             if _kind(path) != kind:
@@ -147,7 +148,7 @@ class ImportAudit:
 
     def _stamp_all(self, paths: Iterable[str]) -> None:
         """Stamp the paths that have no stamp yet, and keep earlier stamps, so that later changes show."""
-        self._files = {path: _stamp(path) for path in paths if path} | self._files
+        self._files = {path: file_stamp(path) for path in paths if path} | self._files
 
     def _paths(self) -> set[str]:
         paths = {file for module in list(sys.modules.values()) if (file := _file_of(module))}
@@ -177,14 +178,14 @@ def _directories_of(module: Any) -> list[str]:
 
 def digest_of_inputs(read: Iterable[str], looked_up: Iterable[str], relative: Iterable[str]) -> str:
     """Return a digest of the files at paths, as `ImportAudit.inputs` returns these; another one when a file changes."""
-    stamps = [(path, _stamp(path)) for path in sorted(read) if not path.startswith(_SYSTEM_DIRECTORIES)]
+    stamps = [(path, file_stamp(path)) for path in sorted(read) if not path.startswith(_SYSTEM_DIRECTORIES)]
     kinds = [(path, _kind(path)) for path in sorted(looked_up)]
     return digest(repr((stamps, kinds, sorted(relative))).encode(errors="surrogateescape"), 8).hex()
 
 
-def stamps_of(modules: Iterable[str]) -> dict[str, tuple[int, ...] | None]:
+def stamps_of(modules: Iterable[str]) -> dict[str, FileStamp]:
     """Return a stamp of the file of each module, another one when the file is edited or replaced."""
-    return {name: _stamp(file) for name in modules if (file := _file_of(sys.modules.get(name)))}
+    return {name: file_stamp(file) for name in modules if (file := _file_of(sys.modules.get(name)))}
 
 
 def _kind(path: str) -> int:
@@ -193,12 +194,3 @@ def _kind(path: str) -> int:
         return stat.S_IFMT(own_stat(path).st_mode)
     except (OSError, ValueError):
         return 0
-
-
-def _stamp(path: str) -> tuple[int, ...] | None:
-    try:
-        found = own_stat(path)
-    except OSError:
-        return None
-    # The modification time is not enough, because some installers give all files the same one.
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

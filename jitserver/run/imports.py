@@ -17,6 +17,7 @@ from jitclient.capture.ambient.patches import SEARCHED_PACKAGES, find_patches
 from jitclient.capture.user_code.installed import is_user_module
 from jitclient.capture.user_code.names import constant_home
 from jitclient.core.digests import digest
+from jitclient.core.file_stamp import FileStamp
 from jitclient.jaxside import internals
 from jitclient.jaxside.operations import preparation
 from jitserver.run import child, fast_exit, history, process_state
@@ -83,7 +84,7 @@ class Imports:
         self._helper = helper
         self._before_each = before_each
         self._case = ""
-        self._version = 0
+        self._version: FileStamp = None
         self._imported: list[str] = []
         self._stamps: dict[str, tuple[int, ...] | None] = {}  # of the modules that these imports loaded
         self._read: tuple[list[str], tuple[set[str], set[str], set[str]]] = [], (set(), set(), set())

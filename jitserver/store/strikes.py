@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from jitclient.core import file_lock
+from jitclient.core.file_stamp import FileStamp, file_stamp
 from jitserver.store import checked_files
 from jitserver.store.checked_files import Corrupt
 
@@ -95,7 +96,7 @@ class Strikes:
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
         self._suspects: dict[str, Suspect] = {}  # the most recent last
-        self._seen: tuple[int, ...] = ()  # version of the file at the last read
+        self._seen: FileStamp = None  # of the file at the last read
         self._lock = threading.Lock()
         self._warned = False
 
@@ -210,7 +211,7 @@ class Strikes:
         if self._directory is None:
             return
         path = self._directory / _FILE
-        seen = _version(path)
+        seen = file_stamp(path)
         if seen == self._seen:
             return
         self._seen = seen
@@ -225,7 +226,7 @@ class Strikes:
             return False
         try:
             checked_files.write(self._directory / _FILE, [msgspec.json.encode(self._suspects)])
-            self._seen = _version(self._directory / _FILE)
+            self._seen = file_stamp(self._directory / _FILE)
         except OSError as error:
             if not self._warned:
                 log.warning("strikes: cannot be saved (%s). They are lost when this daemon exits.", error)
@@ -239,12 +240,3 @@ def _described(strikes: list[Strike], killed: bool) -> str:
     counts = Counter(strike.phase for strike in strikes if strike.killed is killed).items()
     phases = " and ".join(f"{_TIMES.get(count, f'{count} times')} while {phase} it" for phase, count in counts)
     return f"{_VERBS[killed]} {phases}" if phases else ""
-
-
-def _version(path: Path) -> tuple[int, ...]:
-    """Return a value that changes with each write of the file; empty if the file does not exist."""
-    try:
-        found = path.stat()
-    except OSError:
-        return ()
-    return found.st_ino, found.st_mtime_ns, found.st_size

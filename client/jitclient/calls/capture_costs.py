@@ -16,6 +16,7 @@ until a source file of a user module changes. It decides whether a function is c
 
 import contextlib
 import math
+import operator
 import os
 import sys
 import tempfile
@@ -32,6 +33,7 @@ from jitclient.capture.user_code.ownership import functions_in, is_users_top
 from jitclient.core.clock import thread_time, time
 from jitclient.core.digests import digest
 from jitclient.core.directories import captures_directory, environment_directory, trim
+from jitclient.core.file_stamp import FileStamp, file_stamp
 from jitclient.errors import AmbientInput, CaptureTooSlow
 from jitclient.wire.encoding import decoded, encoded
 
@@ -161,14 +163,12 @@ def _closed_over(function: FunctionType) -> Iterator[FunctionType]:
             yield from functions_in(cell.cell_contents)
 
 
-def _sources() -> list[tuple[str, int, int]]:
-    """Return the source files of the loaded user modules, each with its time of change and its size."""
+def _sources() -> list[tuple[str, FileStamp]]:
+    """Return the source files of the loaded user modules, each with its stamp."""
     found = []
     for name, module in dict(sys.modules).items():
         # Not `getattr`, which would load a lazy module.
         file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
         if isinstance(file, str) and is_users_top(name.partition(".")[0]):
-            with contextlib.suppress(OSError):
-                stat = os.stat(file)
-                found.append((file, stat.st_mtime_ns, stat.st_size))
-    return sorted(found)
+            found.append((file, file_stamp(file)))
+    return sorted(found, key=operator.itemgetter(0))

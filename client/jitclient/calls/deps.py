@@ -11,6 +11,7 @@ from typing import Any
 from jitclient.capture.codec.plain import is_plain
 from jitclient.core.clock import time
 from jitclient.core.digests import digest, file_digest
+from jitclient.core.file_stamp import stamp_from
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SETTLED_SECONDS = 2.0
@@ -130,7 +131,7 @@ def _examine_file(path: Path, in_full: bool) -> tuple[Hashable, str]:
     # Files in /proc and /sys have no size and no modification time.
     is_settled = found.st_size > 0 and found.st_ctime < time() - _SETTLED_SECONDS
     content = _digest_of_file(path) if in_full or not is_settled else ""
-    stamp = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    stamp = found.st_dev, *stamp_from(found)
     return (stamp, "" if is_settled else content), content
 
 

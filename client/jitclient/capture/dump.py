@@ -29,6 +29,7 @@ _OPTIONS = {
     "annotations": frozenset({"__annotations__", "get_type_hints", "get_annotations", "signature"}),
     "qualnames": frozenset({"__qualname__"}),
     "locks": frozenset({"_is_owned", "acquire", "locked", "notify", "notify_all", "release"}),
+    "loggers": frozenset({"disabled", "filters", "handlers", "level", "manager", "parent", "propagate"}),
     "errors": frozenset(
         {
             *("__cause__", "__context__", "__suppress_context__", "__traceback__"),

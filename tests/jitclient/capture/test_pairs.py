@@ -251,6 +251,21 @@ DIFFERENT = {
         )
         for kind in ("Lock", "RLock", "Condition")
     },
+    **{
+        f"{what}_of_a_logger": tuple(
+            "import logging\nK = logging.Logger('a')\nK.level = 10\n"
+            f"{change}\ndef fn(x): return K.level, K.propagate, K.disabled, K.filters, K.handlers, getattr(K, 'b', 0)"
+            for change in ("", change)
+        )
+        for what, change in {
+            "level": "K.setLevel(20)",
+            "propagation": "K.propagate = False",
+            "handlers": "K.addHandler(logging.NullHandler())",
+            "filters": "K.addFilter(logging.Filter())",
+            "attribute": "K.b = 1",
+            "parent": "K.parent = logging.Logger('b')",
+        }.items()
+    },
     "cause_of_an_error": (
         "K = ValueError(1)\ndef fn(x): return K.__cause__",
         "K = ValueError(1)\nK.__cause__ = KeyError(2)\ndef fn(x): return K.__cause__",
@@ -291,6 +306,10 @@ SAME = {
     "a_lock_that_is_held": (
         "import threading\nK = threading.Lock()\ndef fn(x):\n with K: return x",
         "import threading\nK = threading.Lock()\nK.acquire()\ndef fn(x):\n with K: return x",
+    ),
+    "level_of_a_logger": tuple(
+        f"import logging\nK = logging.Logger('a')\n{change}\ndef fn(x):\n K.info(x)\n return x"
+        for change in ("", "K.setLevel(10)")
     ),
     "traceback_of_an_error": (
         "K = ValueError(1)\ndef fn(x): raise K",

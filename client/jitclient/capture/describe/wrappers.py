@@ -25,10 +25,14 @@ from jitclient.errors import CaptureError
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()))
 _VIEWS = {type({}.keys()): dict.keys, type({}.values()): dict.values, type({}.items()): dict.items}
-_AS_CLOUDPICKLE = (classmethod, staticmethod, logging.Logger, logging.RootLogger)
+_AS_CLOUDPICKLE = (classmethod, staticmethod)
 
 _Call = tuple[Any, ...]
 """Function, followed by its arguments."""
+
+
+_OF_LOGGERS = frozenset(vars(logging.Logger("")))
+"""Attributes that each logger has."""
 
 
 def _as_cloudpickle_does(obj: Any) -> _Call:
@@ -82,6 +86,26 @@ def _cached_property(walker: Walker, node: Node, prop: Any) -> None:
     node.args = [walker.value(functools.cached_property), (walker.value(prop.func),)]
     if prop.attrname is not None:
         node.fill("state", [["attrname", prop.attrname]], [])
+
+
+@describes_as("call", logging.Logger, logging.RootLogger)
+def _logger(walker: Walker, node: Node, logger: logging.Logger) -> None:
+    """Describe a logger by its name, and by its state if code reads that: the daemon's logger has the default state."""
+    make, *args = _as_cloudpickle_does(logger)
+    node.args = [walker.value(make), tuple(args)]
+    if "loggers" in walker.options:
+        node.fill("differs", *_state_of_loggers(logger))
+    if more := {name: value for name, value in vars(logger).items() if name not in _OF_LOGGERS}:
+        node.fill("differs", walker.pairs(more))
+
+
+def _state_of_loggers(logger: logging.Logger | None) -> list[str]:
+    found = [f"disabled up to {logging.root.manager.disable}"]
+    while logger is not None:
+        filters, handlers = [type_name(one) for one in logger.filters], [type_name(one) for one in logger.handlers]
+        found.append(repr((logger.name, logger.level, logger.propagate, logger.disabled, filters, handlers)))
+        logger = logger.parent
+    return found
 
 
 @describes_as("partial", functools.partial)

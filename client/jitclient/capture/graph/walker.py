@@ -64,8 +64,8 @@ class Walker:
     """A walk that turns objects into nodes, each object once.
 
     `options` are the parts of code and of objects that are captured only because some reachable code reads them:
-    "docs", "locals", "annotations", "qualnames", "locks" and "errors". The walk finds out which of them are read;
-    `capture/dump.py` then walks again.
+    "docs", "locals", "annotations", "qualnames", "locks", "loggers" and "errors". The walk finds out which of them are
+    read; `capture/dump.py` then walks again.
     """
 
     def __init__(self, options: frozenset[str] = frozenset(), budget: Budget | None = None) -> None:

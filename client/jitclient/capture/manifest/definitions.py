@@ -166,6 +166,7 @@ def _described(cls: type, held: Mapping[str, Any], module: str) -> tuple[str, ..
             or _is_foreign_code(value, top)
             or _has_state(value)
             or any(function.__qualname__ != inner + name for function in _functions_of(value))
+            or _has_defaults_of_no_code(value, inner + name)
             or (issubclass(type(value), type) and name_of(value).startswith(inner))
         )
         if len(_described_of) >= _MAX_CLASSES:
@@ -177,6 +178,13 @@ def _described(cls: type, held: Mapping[str, Any], module: str) -> tuple[str, ..
 def _functions_of(value: Any) -> Iterable[FunctionType]:
     """Return the functions of a method or a property; those of other values are described with them."""
     return [value] if type(value) is FunctionType else functions_in(value) if type(value) in _CODE else ()
+
+
+def _has_defaults_of_no_code(value: Any, path: str) -> bool:
+    """Return whether a method has default arguments, and no code with its name, as those that dataclasses make."""
+    functions = list(functions_in(value)) if type(value) in _CODE else []
+    has_defaults = any(function.__defaults__ or function.__kwdefaults__ for function in functions)
+    return has_defaults and all(function.__code__.co_qualname != path for function in functions)
 
 
 def _has_state(value: Any) -> bool:

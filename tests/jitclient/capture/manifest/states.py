@@ -162,6 +162,19 @@ STATES = {
         "P.c.g = float(G)",
     ),
     "defaults replaced": State("def op(x, g=2.0): return x * g", "P.op.__defaults__ = (float(G),)"),
+    "defaults of a dataclass": State(
+        "import dataclasses\n@dataclasses.dataclass\nclass C:\n    g: float = 2.0\ndef op(x): return x * C().g",
+        "P.C.__init__.__defaults__ = (float(G),)",
+    ),
+    "defaults of a dataclass of fields by keyword": State(
+        "import dataclasses\n@dataclasses.dataclass(kw_only=True)\nclass C:\n    g: float = 2.0\n",
+        "P.C.__init__.__kwdefaults__['g'] = float(G)",
+        "def f(x): return x * P.C().g",
+    ),
+    "defaults of a named tuple": State(
+        "import typing\nclass C(typing.NamedTuple):\n    g: float = 2.0\ndef op(x): return x * C().g",
+        "P.C.__new__.__defaults__ = (float(G),)",
+    ),
     "code replaced": State(
         "def op(x): return x * 2.0\ndef five(x): return x * 5.0\ndef six(x): return x * 6.0",
         "P.op.__code__ = (P.five if G == '5' else P.six).__code__",
