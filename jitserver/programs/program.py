@@ -15,7 +15,7 @@ from jitclient.capture.load import Loaded, load
 from jitclient.capture.results.writer import TraceObjects
 from jitclient.core import events
 from jitclient.errors import CaptureError
-from jitclient.jaxside import compilation_cache, tree
+from jitclient.jaxside import compilation_cache, trace_imports, tree
 from jitclient.jaxside.avals import abstract
 from jitclient.jaxside.callbacks import functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
@@ -265,7 +265,7 @@ def _lowered(
     turn = contextlib.nullcontext() if is_portable else lock.traces.taken()
     # Reads that it notices may be those of a trace on another thread.
     check = contextlib.nullcontext() if is_portable else ambient.refused()
-    with turn, _timed(seconds, "trace", "tracing"), check:
+    with turn, _timed(seconds, "trace", "tracing"), check, trace_imports.evaluated():
         traced = jitted.trace(*map(abstract, signature.leaves))
         raise_if_used(jitted, len(traced.jaxpr.in_avals), signature.leaves)
     callbacks.check_effects(traced.jaxpr)

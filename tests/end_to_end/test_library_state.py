@@ -101,3 +101,45 @@ def test_modules_that_a_trace_loads_are_no_change_of_its_function(own: Any) -> N
         before = own.counts()
         assert own.run(LATE) == [*values, False]
         assert found_all(before, own.counts())
+
+
+LAZILY = """
+    import json, os, jitclient
+    if "EARLY" in os.environ:
+        import lazily.table
+    import lazily
+    minus = float(os.environ.get("MINUS", 0))
+
+    @jitclient.jit
+    def doubled(x):
+        return lazily.made().op(x)
+
+    @jitclient.jit
+    def used(x):
+        return lazily.made().op(x) - minus
+
+    values = [float(doubled(1.0)), float(used(1.0))]
+    print(json.dumps([*values, float(lazily.made().TWO)]))
+"""
+
+
+@pytest.mark.timeout(300)
+def test_modules_that_a_trace_imports_keep_none_of_its_values(own: Any) -> None:
+    """Neither the daemon's, which other programs would meet, nor the program's own, where JAX leaves one."""
+    package = own.folder / "site" / "lazily"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("def made():\n    from lazily import table\n    return table\n")
+    (package / "table.py").write_text("import jax.numpy as jnp\nTWO = jnp.float32(1) + 1\ndef op(x): return x * TWO\n")
+    about = own.folder / "site" / "lazily-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: lazily\nVersion: 1.0\n")
+    (about / "RECORD").write_text("lazily/__init__.py,,\nlazily/table.py,,\n")
+    path = {"PYTHONPATH": str(package.parent)}
+    with own.serving(**path):
+        assert own.run(LAZILY, **path) == [2.0, 2.0, 2.0]
+        assert own.run(LAZILY, EARLY="1", MINUS="1", **path) == [2.0, 1.0, 2.0]
+        before = own.counts()
+        for more in ({}, {"EARLY": "1"}, {"EARLY": "1", "MINUS": "1"}):
+            assert own.run(LAZILY, **more, **path)[2] == 2.0
+        assert found_all(before, own.counts())
+        assert before["client_traces"] == 0

@@ -21,7 +21,7 @@ from jitclient.capture import manifest
 from jitclient.capture.codec import values
 from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
-from jitclient.jaxside import backend_view, ffi, internals, interop, trace_events, tree
+from jitclient.jaxside import backend_view, ffi, internals, interop, trace_events, trace_imports, tree
 from jitclient.jaxside.avals import abstract, spec_of_aval
 from jitclient.jaxside.callbacks import callbacks_for_people, functions_of
 from jitclient.jaxside.evidence import evidence_of, order_free
@@ -141,7 +141,8 @@ class OwnTrace:
         with backend_view.of(devices), trace_events.counted() as traces, manifest.observed(expected) as observation:
             try:
                 # Not `jitted.trace`, because a jitted object may have a field `trace`.
-                self._traced = internals.with_flat_arguments(type(jitted).trace(jitted, *args, **kwargs))
+                with trace_imports.evaluated():
+                    self._traced = internals.with_flat_arguments(type(jitted).trace(jitted, *args, **kwargs))
                 if len(self._traced.jaxpr.in_avals) > len(self._specs):
                     # The call raises JAX's error for a leaked tracer.
                     jitted(*_filled(args), **_filled(kwargs))

@@ -311,6 +311,10 @@ SAME = {
         f"import logging\nK = logging.Logger('a')\n{change}\ndef fn(x):\n K.info(x)\n return x"
         for change in ("", "K.setLevel(10)")
     ),
+    "another_logger": tuple(
+        f"import logging\nK = logging.getLogger('um_pair')\n{more}\ndef fn(x): return K.level"
+        for more in ("", "logging.getLogger('um_pair_2')")
+    ),
     "traceback_of_an_error": (
         "K = ValueError(1)\ndef fn(x): raise K",
         "K = ValueError(1)\ntry: raise K\nexcept ValueError: pass\ndef fn(x): raise K",

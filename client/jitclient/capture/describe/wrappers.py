@@ -31,8 +31,8 @@ _Call = tuple[Any, ...]
 """Function, followed by its arguments."""
 
 
-_OF_LOGGERS = frozenset(vars(logging.Logger("")))
-"""Attributes that each logger has."""
+_OF_LOGGERS = frozenset({*vars(logging.Logger("")), "manager"})
+"""Attributes that each logger has. Its manager has all others."""
 
 
 def _as_cloudpickle_does(obj: Any) -> _Call:
