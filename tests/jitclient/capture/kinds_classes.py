@@ -7,6 +7,12 @@ KINDS = {
         "        return local_v + self.bias\n\na = A(9.0)\n\ndef fn(x):\n    return a(x)\n",
         "edits": [("9.0", "8.0"), ("bias = 1.0", "bias = 2.0"), ("x * self.k", "x - self.k")],
     },
+    "dict_of_its_own_attributes": {
+        "source": "class A(dict):\n    def __init__(self, **items):\n        super().__init__(**items)\n"
+        "        self.__dict__ = self\n\na = A(k=9.0)\n\ndef fn(x):\n    b = A(k=1.0)\n"
+        "    return x * a.k * (2 if a.__dict__ is a else 1) + b.k\n",
+        "edits": [("k=9.0", "k=8.0"), ("+ b.k", "- b.k")],
+    },
     "callable_instance": {
         "source": "class A:\n    def __init__(self, k):\n        self.k = k\n"
         "    def __call__(self, x):\n        return x * self.k\n\nfn = A(9.0)\n",

@@ -41,6 +41,14 @@ def dict_of(obj: Any) -> dict[str, Any]:
     return held if type(held) is dict else {}
 
 
+def is_own_dict(obj: Any) -> bool:
+    """Return whether a dict has its items as attributes, by `self.__dict__ = self`, which pickles lose."""
+    try:
+        return issubclass(type(obj), dict) and object.__getattribute__(obj, "__dict__") is obj
+    except AttributeError:
+        return False
+
+
 def attributes_of(obj: Any) -> dict[str, Any]:
     """Return the `__dict__` of an object without cached values that are not part of it; slots are not included."""
     return without_caches(obj, dict_of(obj))

@@ -15,6 +15,7 @@ from jitclient.capture.describe.attributes import (
     describe_layout_part,
     dict_of,
     is_known_by_its_layout,
+    is_own_dict,
     slots_of,
     without_caches,
 )
@@ -140,6 +141,8 @@ def _describe(walker: Walker, node: Node, obj: Any) -> None:
     cls = type(obj)
     if left_out := _left_out(walker, obj):
         node.fill("differs", *left_out)
+    if is_own_dict(obj):
+        node.fill("own_dict")
     if not is_user_class(cls):
         walker.leaves_caches_empty(dict_of(obj).values())
     is_kept = has_custom_pickling(cls) and not _keeps_its_hash(obj)

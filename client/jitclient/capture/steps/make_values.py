@@ -176,6 +176,7 @@ FILLERS: dict[str, Callable[..., None]] = {
     "defaults": lambda func, defaults: setattr(func, "__defaults__", defaults),
     "differs": lambda target, *parts: None,  # state that is in the key, and that no step restores
     "kwdefaults": lambda func, defaults: setattr(func, "__kwdefaults__", dict(defaults)),
+    "own_dict": lambda target: object.__setattr__(target, "__dict__", target),
     "set_cell": lambda cell, content: setattr(cell, "cell_contents", content),
     "set_items": _set_items,
     "setstate": lambda target, state: target.__setstate__(state),
