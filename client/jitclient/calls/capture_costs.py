@@ -16,7 +16,6 @@ until a source file of a user module changes. It decides whether a function is c
 
 import contextlib
 import math
-import operator
 import os
 import sys
 import tempfile
@@ -33,7 +32,7 @@ from jitclient.capture.user_code.ownership import functions_in, is_users_top
 from jitclient.core.clock import thread_time, time
 from jitclient.core.digests import digest
 from jitclient.core.directories import captures_directory, environment_directory, trim
-from jitclient.core.file_stamp import FileStamp, file_stamp
+from jitclient.core.file_stamp import file_stamp
 from jitclient.errors import AmbientInput, CaptureTooSlow
 from jitclient.wire.encoding import decoded, encoded
 
@@ -163,12 +162,12 @@ def _closed_over(function: FunctionType) -> Iterator[FunctionType]:
             yield from functions_in(cell.cell_contents)
 
 
-def _sources() -> list[tuple[str, FileStamp]]:
-    """Return the source files of the loaded user modules, each with its stamp."""
+def _sources() -> list[tuple[str, tuple[int, ...]]]:
+    """Return the source files of the loaded user modules, each with the part of its stamp that a copy keeps."""
     found = []
     for name, module in dict(sys.modules).items():
         # Not `getattr`, which would load a lazy module.
         file = vars(module).get("__file__") if isinstance(module, ModuleType) else None
         if isinstance(file, str) and is_users_top(name.partition(".")[0]):
-            found.append((file, file_stamp(file)))
-    return sorted(found, key=operator.itemgetter(0))
+            found.append((file, (file_stamp(file) or ())[1:3]))
+    return sorted(found)

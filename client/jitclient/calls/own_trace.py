@@ -334,7 +334,8 @@ class OwnTrace:
             traced = self._traced
             if (self._order, self._order_of_results()) != (None, None) or self._is_committed():
                 function = original_jit(self._over_leaves("function"), donate_argnums=self._donated(), **self._options)
-                traced = function.trace(*self._avals())
+                with trace_imports.evaluated():
+                    traced = function.trace(*self._avals())
             lowered = None
             try:
                 lowered = traced.lower(lowering_platforms=(self._platform,))

@@ -29,7 +29,6 @@ _OPTIONS = {
     "annotations": frozenset({"__annotations__", "get_type_hints", "get_annotations", "signature"}),
     "qualnames": frozenset({"__qualname__"}),
     "locks": frozenset({"_is_owned", "acquire", "locked", "notify", "notify_all", "release"}),
-    "loggers": frozenset({"disabled", "filters", "handlers", "level", "manager", "parent", "propagate"}),
     "errors": frozenset(
         {
             *("__cause__", "__context__", "__suppress_context__", "__traceback__"),
@@ -175,6 +174,7 @@ def _walk(fn: Any, extras: tuple[Any, ...], budget: Budget | None) -> _Walk:
         values = [walker.value(extra) for extra in extras]
         walker.run()
         wanted = {option for option, words in _OPTIONS.items() if words & walker.words}
+        wanted |= walker.left_out & walker.words
         if wanted <= options:
             watch.start()
             return _Walk(walker, (function, values), watch)

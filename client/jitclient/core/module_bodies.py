@@ -48,6 +48,6 @@ class BodiesWithin(threading.local):
 
             exec_module.finder = self  # type: ignore[attr-defined]
             # A loader without attributes of its own runs the body as it is.
-            with contextlib.suppress(AttributeError, TypeError):
+            with contextlib.suppress(Exception):
                 loader.exec_module = exec_module
         return spec

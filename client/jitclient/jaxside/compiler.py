@@ -17,6 +17,7 @@ After an error of the cache, XLA compiles. An exception of a signal handler that
 Versions 0.10.2 to 0.12 of jax have all names of `jax._src` below. If another version lacks one, there is no hook.
 """
 
+import contextlib
 import functools
 import inspect
 import os
@@ -216,10 +217,16 @@ class _Hook:
             log = cache_key, seconds, module_name, backend, executable, host_callbacks
             self._compiler._cache_write(*log[: len(self._log_parameters)])
             return executable
-        if backend.platform in _TUNED:
-            _attempt(self._keep_tuning, compile_options)
+        keeps_tuning = backend.platform in _TUNED and _attempt(self._keep_tuning, compile_options)
         started = monotonic()
-        executable = self._compile(*own)
+        executable = None
+        if keeps_tuning:
+            # Perhaps XLA cannot write what it has measured.
+            with contextlib.suppress(RuntimeError):
+                executable = self._compile(*own)
+            build = compile_options.executable_build_options  # holds the memory of its options
+            setattr(build.debug_options, _TUNING, "")
+        executable = self._compile(*own) if executable is None else executable
         seconds = monotonic() - started
         name = module_name.removeprefix("jit_")
         function = f"jit({'<lambda>' if name.strip('_') == 'lambda' else name})"
@@ -260,16 +267,21 @@ class _Hook:
             parts += [compile_options.SerializeAsString()]
         return digest(b"".join(map(digest, parts))).hex()
 
-    def _keep_tuning(self, compile_options: Any) -> None:
-        """Let XLA keep what it measures, unless JAX or the user has told it where, or not to; no key has the place."""
+    def _keep_tuning(self, compile_options: Any) -> bool:
+        """Let XLA keep what it measures, unless JAX or the user has told it where, or not to; return whether it will.
+
+        No key has the place.
+        """
         from jax._src.lib import xla_client
 
         build = compile_options.executable_build_options  # holds the memory of its options
         chosen = self._chosen_for_xla.value or ""
         is_wanted = (chosen == "all" or _TUNING in chosen) and self._distributed.client is None
-        if is_wanted and not getattr(build.debug_options, _TUNING):
-            build.debug_options.xla_gpu_experimental_autotune_cache_mode = xla_client.AutotuneCacheMode.UPDATE
-            setattr(build.debug_options, _TUNING, self._cache.tuning_directory())
+        if not is_wanted or getattr(build.debug_options, _TUNING):
+            return False
+        build.debug_options.xla_gpu_experimental_autotune_cache_mode = xla_client.AutotuneCacheMode.UPDATE
+        setattr(build.debug_options, _TUNING, self._cache.tuning_directory())
+        return True
 
     def _load(self, key: str, backend: Any, executable_devices: Any, compile_options: Any) -> tuple[Any, float] | None:
         found = self._cache.get(key)

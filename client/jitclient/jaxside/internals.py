@@ -151,12 +151,8 @@ def register_arrays(cls: type, aval_of: Callable[[Any], Any], value_of: Callable
     mlir.register_constant_handler(cls, lambda val, aval: mlir.ir_constant(value_of(val)))
     pxla.shard_arg_handlers[cls] = lambda arrays, *how: pxla.shard_args(*how, [*map(value_of, arrays)])
     # `jit`'s dispatch and `device_get` ask this registry for the arrays of this process inside an object.
-    fetched = api_boundary(lambda array: ((value_of(array),), None))
-
-    def flatten(array: Any) -> tuple[tuple[Any], None]:
-        # As most often, and without two wrappers of JAX's.
-        return fetched(array) if array._local is None else ((array._local,), None)
-
+    # The value is here most often, and each call asks for it.
+    flatten = api_boundary(lambda array: ((value_of(array) if array._local is None else array._local,), None))
     tree_util.dispatch_registry.register_node(cls, flatten, lambda _, held: held[0])
     core.pytype_aval_mappings[cls] = aval_of
 

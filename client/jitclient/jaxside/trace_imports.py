@@ -5,9 +5,11 @@ process.
 """
 
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 from jitclient.core.module_bodies import BodiesWithin
 
@@ -15,18 +17,44 @@ from jitclient.core.module_bodies import BodiesWithin
 @contextlib.contextmanager
 def evaluated() -> Iterator[None]:
     """Keep the modules that this thread imports in the `with` block out of its trace."""
-    import jax
-
-    thread = threading.get_ident()
-
-    def around(name: str) -> contextlib.AbstractContextManager[None] | None:
-        is_left_out = threading.get_ident() != thread or name.partition(".")[0] in sys.stdlib_module_names
-        return None if is_left_out else jax.ensure_compile_time_eval()
-
-    finder = BodiesWithin(around)
-    sys.meta_path.insert(0, finder)
+    before, _here.is_tracing = _here.is_tracing, True
+    with _lock:
+        _tracing.append(_finder)
+        # A program may have changed the list since.
+        if _finder not in sys.meta_path:
+            sys.meta_path.insert(0, _finder)
     try:
         yield
     finally:
-        with contextlib.suppress(ValueError):
-            sys.meta_path.remove(finder)
+        _here.is_tracing = before
+        with _lock:
+            _tracing.pop()
+            if not _tracing and _finder in sys.meta_path:
+                sys.meta_path.remove(_finder)
+
+
+class _Here(threading.local):
+    is_tracing = False
+
+
+def _around(name: str) -> AbstractContextManager[None] | None:
+    if not _here.is_tracing or name.partition(".")[0] in sys.stdlib_module_names:
+        return None
+    import jax
+
+    return jax.ensure_compile_time_eval()
+
+
+_here = _Here()
+_finder = BodiesWithin(_around)
+_lock = threading.RLock()
+_tracing: list[BodiesWithin] = []
+"""The finder, once for each trace in progress."""
+
+
+def _after_fork() -> None:
+    global _lock
+    _lock = threading.RLock()  # another thread of the parent may hold it
+
+
+os.register_at_fork(after_in_child=_after_fork)

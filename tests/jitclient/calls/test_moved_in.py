@@ -259,16 +259,17 @@ def test_checks_of_values_are_made(setting: str) -> None:
 
 
 def test_the_guard_of_transfers_is_heeded() -> None:
-    there_already, value = there(), np.ones(2, "float32")
+    there_already, value = there(), np.ones(3, "float32")
     fn = jitclient.jit(lambda x: x * FACTOR)
     for x in (there_already, value) * 3:
         fn(x)
+    assert has_moved_in(fn)
     for level in ("disallow", "disallow_explicit"):
         with jax.transfer_guard_host_to_device(level):
             assert fn(there_already).tolist() == [2.0] * 3
             with pytest.raises(jax.errors.JaxRuntimeError, match="Disallowed host-to-device transfer"):
                 fn(value)
-    assert fn(value).tolist() == [2.0, 2.0]
+    assert fn(value).tolist() == [2.0] * 3
 
 
 def test_another_mesh_of_devices_is_noticed() -> None:

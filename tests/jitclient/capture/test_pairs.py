@@ -253,8 +253,9 @@ DIFFERENT = {
     },
     **{
         f"{what}_of_a_logger": tuple(
-            "import logging\nK = logging.Logger('a')\nK.level = 10\n"
-            f"{change}\ndef fn(x): return K.level, K.propagate, K.disabled, K.filters, K.handlers, getattr(K, 'b', 0)"
+            "import logging\nH = logging.NullHandler()\nK = logging.Logger('a')\nK.level = 10\n"
+            f"{change}\ndef fn(x):\n"
+            " return K.level, K.parent, K.propagate, K.disabled, K.filters, K.handlers, getattr(K, 'b', 0)"
             for change in ("", change)
         )
         for what, change in {
@@ -264,6 +265,7 @@ DIFFERENT = {
             "filters": "K.addFilter(logging.Filter())",
             "attribute": "K.b = 1",
             "parent": "K.parent = logging.Logger('b')",
+            "level_of_a_handler": "K.addHandler(H)\nH.setLevel(30)",
         }.items()
     },
     "cause_of_an_error": (
@@ -311,6 +313,13 @@ SAME = {
         f"import logging\nK = logging.Logger('a')\n{change}\ndef fn(x):\n K.info(x)\n return x"
         for change in ("", "K.setLevel(10)")
     ),
+    **{
+        f"{what}_of_a_logger_unread": tuple(
+            f"import logging\nK = logging.Logger('a')\n{change}\ndef fn(x):\n K.info(x)\n return x.filters"
+            for change in ("", change)
+        )
+        for what, change in {"attribute": "K.b = (1 for _ in ())", "handlers": "K.addHandler(print)"}.items()
+    },
     "another_logger": tuple(
         f"import logging\nK = logging.getLogger('um_pair')\n{more}\ndef fn(x): return K.level"
         for more in ("", "logging.getLogger('um_pair_2')")

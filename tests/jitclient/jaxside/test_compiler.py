@@ -367,6 +367,15 @@ TUNED = """
         return own(backend, module, devices, options, callbacks)
     if sys.argv[1:] == ["observed"]:
         compiler.backend_compile_and_load = compile_and_load
+    if sys.argv[1:] == ["tuned"]:
+        keep = hook._Hook._keep_tuning
+        hook._Hook._keep_tuning = lambda *given: told.append(keep(*given)) or told[-1]
+    if sys.argv[1:] == ["unwritable"]:
+        def compile_without(*given):
+            if given[3].executable_build_options.debug_options.xla_gpu_per_fusion_autotune_cache_dir:
+                raise jax.errors.JaxRuntimeError("the disk is full")
+            return own(*given)
+        compiler.backend_compile_and_load = compile_without
     jax.jit(lambda x: x * 2)(np.ones(3, np.float32))
     result = told
 """
@@ -383,8 +392,12 @@ def test_what_xla_measures_on_a_gpu_is_kept_in_the_cache(run: Run, short_path: P
     assert run(TUNED, "observed", **own)[0][0][0].startswith(str(short_path / "jax"))
 
 
+def test_a_folder_that_xla_cannot_write_fails_no_compilation(run: Run) -> None:
+    assert run(TUNED, "unwritable")[0] == []
+
+
 def test_it_is_not_in_the_key(run: Run) -> None:
-    assert run(TUNED, "tuned")[1] == [0, 1]
+    assert run(TUNED, "tuned") == [[True], [0, 1]]
     assert run(TUNED)[1] == [1, 0]
 
 

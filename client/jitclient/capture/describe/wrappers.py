@@ -31,8 +31,16 @@ _Call = tuple[Any, ...]
 """Function, followed by its arguments."""
 
 
-_OF_LOGGERS = frozenset({*vars(logging.Logger("")), "manager"})
-"""Attributes that each logger has. Its manager has all others."""
+_OF_LOGGERS: dict[str, Callable[[logging.Logger], Any]] = {
+    "disabled": lambda logger: logger.disabled,
+    "filters": lambda logger: [type_name(one) for one in logger.filters],
+    "handlers": lambda logger: [f"{type_name(one)} {one.level}" for one in logger.handlers],
+    "level": lambda logger: logger.level,
+    "manager": lambda logger: logging.root.manager.disable,
+    "parent": lambda logger: None if logger.parent is None else _state_of(logger.parent),
+    "propagate": lambda logger: logger.propagate,
+}
+"""Attributes that each logger has, and what of them is in the key if code names them; its name always is."""
 
 
 def _as_cloudpickle_does(obj: Any) -> _Call:
@@ -90,22 +98,22 @@ def _cached_property(walker: Walker, node: Node, prop: Any) -> None:
 
 @describes_as("call", logging.Logger, logging.RootLogger)
 def _logger(walker: Walker, node: Node, logger: logging.Logger) -> None:
-    """Describe a logger by its name, and by its state if code reads that: the daemon's logger has the default state."""
+    """Describe a logger by its name, and by what code reads of its state: that of the daemon has the default state."""
     make, *args = _as_cloudpickle_does(logger)
     node.args = [walker.value(make), tuple(args)]
-    if "loggers" in walker.options:
-        node.fill("differs", *_state_of_loggers(logger))
-    if more := {name: value for name, value in vars(logger).items() if name not in _OF_LOGGERS}:
-        node.fill("differs", walker.pairs(more))
+    for name, value in vars(logger).items():
+        if name in ("name", "_cache"):
+            continue
+        if name not in walker.options:
+            walker.left_out.add(name)
+        elif name not in _OF_LOGGERS:
+            node.fill("differs", name, walker.value(value))
+        else:
+            node.fill("differs", f"{name} {_OF_LOGGERS[name](logger)}")
 
 
-def _state_of_loggers(logger: logging.Logger | None) -> list[str]:
-    found = [f"disabled up to {logging.root.manager.disable}"]
-    while logger is not None:
-        filters, handlers = [type_name(one) for one in logger.filters], [type_name(one) for one in logger.handlers]
-        found.append(repr((logger.name, logger.level, logger.propagate, logger.disabled, filters, handlers)))
-        logger = logger.parent
-    return found
+def _state_of(logger: logging.Logger) -> str:
+    return ", ".join(f"{name} {value(logger)}" for name, value in _OF_LOGGERS.items())
 
 
 @describes_as("partial", functools.partial)

@@ -64,14 +64,16 @@ class Walker:
     """A walk that turns objects into nodes, each object once.
 
     `options` are the parts of code and of objects that are captured only because some reachable code reads them:
-    "docs", "locals", "annotations", "qualnames", "locks", "loggers" and "errors". The walk finds out which of them are
-    read; `capture/dump.py` then walks again.
+    "docs", "locals", "annotations", "qualnames", "locks", "errors", and attributes in `left_out`. The walk finds out
+    which of them are read; `capture/dump.py` then walks again.
     """
 
     def __init__(self, options: frozenset[str] = frozenset(), budget: Budget | None = None) -> None:
         self.options = options
         self.budget = budget
         self.words: set[str] = set()
+        self.left_out: set[str] = set()
+        """Attributes of objects that are captured only if reachable code names them."""
         self.watch = Watch()
         self.failed: list[Node] = []
         self.unordered: list[Node] = []
