@@ -337,6 +337,11 @@ SAME = {
         "class A:\n class B: k = 1\nK = A.B\ndef fn(x): return K",
         "class B: k = 1\nK = B\ndef fn(x): return K",
     ),
+    "metaclass_that_raises_other_errors": tuple(
+        "class M(type):\n def __getattr__(cls, name): return {}[name]\n"
+        f"class A(metaclass=M): k = 1\n{more}def fn(x): return A.k"
+        for more in ("", "# a comment\n")
+    ),
     "annotations_unread": ("def fn(x: int): return x", "def fn(x: str): return x"),
     "definitions_moved": (
         "K = 1\ndef g(x): return x\ndef fn(x): return g(x + K)",

@@ -7,6 +7,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Iterator
+from types import BuiltinMethodType, MethodType
 from typing import Any
 
 from jitclient.capture.user_code.names import MISSING, lookup
@@ -112,6 +113,9 @@ No trace depends on the marks.
 AMBIENT_MODULES = frozenset(NAMED) - {"builtins"} | {"numpy.random"}
 
 
+_BOUND = frozenset({BuiltinMethodType, MethodType})
+
+
 @functools.lru_cache(maxsize=1)
 def _objects(stamp: int) -> dict[int, tuple[str, Any]]:
     names = [(module, name) for module, text in NAMED.items() for name in text.split()]
@@ -135,10 +139,8 @@ def ambient_name(obj: Any) -> str | None:
     if issubclass(type(obj), tuple(kinds)):
         label = next(label for kind, label in kinds.items() if issubclass(type(obj), kind))
         return f"{label} {getattr(obj, 'name', '')!r}"
-    owner = getattr(obj, "__self__", None) if callable(obj) else None
-    if owner is None:
-        return None
-    return _bound_to(owner, getattr(obj, "__name__", ""))
+    # An attribute of another object may be computed by code of the user's.
+    return _bound_to(obj.__self__, obj.__name__) if type(obj) in _BOUND else None
 
 
 def _bound_to(owner: Any, method: str) -> str | None:
