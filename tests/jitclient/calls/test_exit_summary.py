@@ -81,8 +81,9 @@ def test_a_worker_whose_stdin_is_its_master_has_no_line(tmp_path: Path) -> None:
 LONG = """
     import numpy as np, jitclient
     from jitclient.calls import compile_log
+    from jitclient.core import progress
 
-    compile_log._LONG_SECONDS = 0.0
+    compile_log._LONG_SECONDS, progress.PATIENCE_SECONDS = 0.0, 1000  # no progress line on a busy machine
 
     @jitclient.jit
     def long(x):
