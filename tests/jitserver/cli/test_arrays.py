@@ -30,8 +30,9 @@ def test_ls_shows_names_and_sessions(cli: Callable[..., Any]) -> None:
     assert (one["arrays"], one["nbytes"], one["ttl"]) == (2, 8 + 256, 3600.0)
     mine = [session for session in found["sessions"] if session["pid"] == os.getpid()]
     assert sum(session["nbytes"] for session in mine) >= own.nbytes
-    words = Path("/proc/self/cmdline").read_text().split("\0")
-    assert mine[0]["program"] == " ".join(filter(None, words))
+    # Without Python and its options, where the process has not set a title of its own, as those of xdist do.
+    words = list(filter(None, Path("/proc/self/cmdline").read_text().split("\0")))
+    assert mine[0]["program"] in (" ".join(words[n:]) for n in range(len(words)))
     assert found["nbytes"] >= own.nbytes + 264
     assert found["most_nbytes"] > found["nbytes"]
     text = cli("arrays", "ls").stdout
