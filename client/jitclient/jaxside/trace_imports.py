@@ -33,7 +33,7 @@ def evaluated() -> Iterator[None]:
                 sys.meta_path.remove(_finder)
 
 
-class _Here(threading.local):
+class _OfThread(threading.local):
     is_tracing = False
 
 
@@ -45,7 +45,7 @@ def _around(name: str) -> AbstractContextManager[None] | None:
     return jax.ensure_compile_time_eval()
 
 
-_here = _Here()
+_here = _OfThread()
 _finder = BodiesWithin(_around)
 _lock = threading.RLock()
 _tracing: list[BodiesWithin] = []
