@@ -272,14 +272,11 @@ class _Hook:
 
         No key has the place.
         """
-        from jax._src.lib import xla_client
-
         build = compile_options.executable_build_options  # holds the memory of its options
         chosen = self._chosen_for_xla.value or ""
         is_wanted = (chosen == "all" or _TUNING in chosen) and self._distributed.client is None
         if not is_wanted or getattr(build.debug_options, _TUNING):
             return False
-        build.debug_options.xla_gpu_experimental_autotune_cache_mode = xla_client.AutotuneCacheMode.UPDATE
         setattr(build.debug_options, _TUNING, self._cache.tuning_directory())
         return True
 

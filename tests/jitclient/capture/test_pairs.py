@@ -268,6 +268,9 @@ DIFFERENT = {
             "level_of_a_handler": "K.addHandler(H)\nH.setLevel(30)",
         }.items()
     },
+    "level_of_a_logger_that_others_read": tuple(
+        f"import logging\nK = logging.Logger('a', {level})\ndef fn(x, other=len): return other(K)" for level in (0, 10)
+    ),
     "cause_of_an_error": (
         "K = ValueError(1)\ndef fn(x): return K.__cause__",
         "K = ValueError(1)\nK.__cause__ = KeyError(2)\ndef fn(x): return K.__cause__",
@@ -309,17 +312,10 @@ SAME = {
         "import threading\nK = threading.Lock()\ndef fn(x):\n with K: return x",
         "import threading\nK = threading.Lock()\nK.acquire()\ndef fn(x):\n with K: return x",
     ),
-    "level_of_a_logger": tuple(
+    "attribute_of_a_logger_unread": tuple(
         f"import logging\nK = logging.Logger('a')\n{change}\ndef fn(x):\n K.info(x)\n return x"
-        for change in ("", "K.setLevel(10)")
+        for change in ("", "K.b = (1 for _ in ())")
     ),
-    **{
-        f"{what}_of_a_logger_unread": tuple(
-            f"import logging\nK = logging.Logger('a')\n{change}\ndef fn(x):\n K.info(x)\n return x.filters"
-            for change in ("", change)
-        )
-        for what, change in {"attribute": "K.b = (1 for _ in ())", "handlers": "K.addHandler(print)"}.items()
-    },
     "another_logger": tuple(
         f"import logging\nK = logging.getLogger('um_pair')\n{more}\ndef fn(x): return K.level"
         for more in ("", "logging.getLogger('um_pair_2')")

@@ -31,16 +31,8 @@ _Call = tuple[Any, ...]
 """Function, followed by its arguments."""
 
 
-_OF_LOGGERS: dict[str, Callable[[logging.Logger], Any]] = {
-    "disabled": lambda logger: logger.disabled,
-    "filters": lambda logger: [type_name(one) for one in logger.filters],
-    "handlers": lambda logger: [f"{type_name(one)} {one.level}" for one in logger.handlers],
-    "level": lambda logger: logger.level,
-    "manager": lambda logger: logging.root.manager.disable,
-    "parent": lambda logger: None if logger.parent is None else _state_of(logger.parent),
-    "propagate": lambda logger: logger.propagate,
-}
-"""Attributes that each logger has, and what of them is in the key if code names them; its name always is."""
+_OF_LOGGERS = frozenset({*vars(logging.Logger("")), "manager"})
+"""Attributes that each logger has."""
 
 
 def _as_cloudpickle_does(obj: Any) -> _Call:
@@ -98,22 +90,30 @@ def _cached_property(walker: Walker, node: Node, prop: Any) -> None:
 
 @describes_as("call", logging.Logger, logging.RootLogger)
 def _logger(walker: Walker, node: Node, logger: logging.Logger) -> None:
-    """Describe a logger by its name, and by what code reads of its state: that of the daemon has the default state."""
+    """Describe a logger by its name and state, which packages may read, and by other attributes that code names.
+
+    A trace on the daemon, whose logger has the default state, differs if it reads another one.
+    """
     make, *args = _as_cloudpickle_does(logger)
     node.args = [walker.value(make), tuple(args)]
+    node.fill("differs", *_state_of_loggers(logger))
     for name, value in vars(logger).items():
-        if name in ("name", "_cache"):
+        if name in _OF_LOGGERS:
             continue
-        if name not in walker.options:
-            walker.left_out.add(name)
-        elif name not in _OF_LOGGERS:
+        if name in walker.options:
             node.fill("differs", name, walker.value(value))
-        else:
-            node.fill("differs", f"{name} {_OF_LOGGERS[name](logger)}")
+        walker.left_out.add(name)
 
 
-def _state_of(logger: logging.Logger) -> str:
-    return ", ".join(f"{name} {value(logger)}" for name, value in _OF_LOGGERS.items())
+def _state_of_loggers(logger: logging.Logger | None) -> list[str]:
+    """Return the state of a logger and of those above it."""
+    found = [f"disabled up to {logging.root.manager.disable}"]
+    while logger is not None:
+        filters = [type_name(one) for one in logger.filters]
+        handlers = [f"{type_name(one)} {one.level}" for one in logger.handlers]
+        found.append(repr((logger.name, logger.level, logger.propagate, logger.disabled, filters, handlers)))
+        logger = logger.parent
+    return found
 
 
 @describes_as("partial", functools.partial)
