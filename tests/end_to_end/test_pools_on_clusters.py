@@ -46,21 +46,23 @@ UNDER_SLURM = """
             time.sleep(1000)
         return number, job
 
-    with jitclient.pool("slurm", nodes=2, time="10:00") as pool:
+    with jitclient.pool("slurm", nodes=2, time=os.environ["LIMIT"]) as pool:
         futures = [pool.submit(work, number) for number in range(20)]
         while not marker.exists():
             time.sleep(0.01)
-        subprocess.run(["scancel", marker.read_text()], check=True)
+        if os.environ["END"] == "scancel":
+            subprocess.run(["scancel", marker.read_text()], check=True)
         results = [future.result() for future in futures]
     numbers, jobs = zip(*results)
     print(json.dumps([numbers, marker.read_text(), sorted(set(jobs)), jobs[3]]))
 """
 
 
-def test_a_slurm_job_that_is_cancelled_loses_no_task(tmp_path: Path) -> None:
-    numbers, cancelled, jobs, again = inside("JITSERVER_TEST_SLURM", UNDER_SLURM, tmp_path, NODES="2")
+@pytest.mark.parametrize(("end", "limit"), [("scancel", "10:00"), ("its time limit", "1:00")])
+def test_a_slurm_job_that_ends_loses_no_task(end: str, limit: str, tmp_path: Path) -> None:
+    numbers, ended, jobs, again = inside("JITSERVER_TEST_SLURM", UNDER_SLURM, tmp_path, NODES="2", END=end, LIMIT=limit)
     assert numbers == list(range(20))
-    assert cancelled != again
+    assert ended != again
     assert again in jobs
 
 

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import IO, Any, NamedTuple
 
+from jitclient.core.clock import monotonic, sleep
 from jitclient.core.notices import print_notice
 from jitclient.core.polling import Polling
 from jitclient.core.threads import Thread
@@ -117,6 +118,7 @@ class OnDask:
             if None in batch:
                 return
             good = [one for one in batch if one[1].status == "finished"]
+            began = monotonic()
             try:
                 values = self.client.gather([theirs for _, theirs in good])
             except (
@@ -130,6 +132,8 @@ class OnDask:
             for (name, ours), theirs in batch:
                 if id(ours) not in settled and _is_wanted(ours):
                     _settle(name, ours, theirs)
+            # The scheduler runs in this process: as long as that took it from its work, more results may gather.
+            sleep(monotonic() - began)
 
     def close(self) -> None:
         """End the workers of the pool."""

@@ -19,7 +19,7 @@ from typing import Any
 import cloudpickle
 
 from jitclient.core.tracebacks import hide_machinery
-from jitclient.errors import RemoteError
+from jitclient.errors import ArrayLost, RemoteError
 
 _internals = cloudpickle.cloudpickle
 _NO_FILE = "<dynamic-code>"
@@ -84,11 +84,15 @@ def run(calls: Sequence[bytes], function: bytes) -> list[Outcome]:
 
 def _outcome(function: bytes, call: bytes) -> Outcome:
     try:
-        found, (args, kwargs) = _function(function), loads(call)
-        value = found(*args, **kwargs)
+        try:
+            value = _value(function, call)
+        except ArrayLost:  # its daemon died. The next one has what the pool keeps, once function and call ask for it
+            _function.cache_clear()
+            value = _value(function, call)
         try:
             return True, _dumped(value, names_classes=True)
         except Exception as error:
+            found = _function(function)
             name = getattr(found, "__qualname__", type(found).__qualname__)
             error.add_note(f"{name} returned this value, which cannot be sent to the program: {type(value).__name__}")
             raise
@@ -103,6 +107,11 @@ def _outcome(function: bytes, call: bytes) -> Outcome:
             data = b""
         where = f"{socket.gethostname()} (pid {os.getpid()})"
         return False, pickle.dumps((data, summary, f'\n"""on {where}:\n{text}"""'))
+
+
+def _value(function: bytes, call: bytes) -> Any:
+    found, (args, kwargs) = _function(function), loads(call)
+    return found(*args, **kwargs)
 
 
 @functools.lru_cache(_MAX_FUNCTIONS)
