@@ -66,8 +66,7 @@ def objects(server: Any) -> Objects:
 
 def test_objects_of_a_bucket(objects: Objects) -> None:
     assert objects.get("a/b", 100) is None
-    assert objects.create("a/b", b"first")
-    assert not objects.create("a/b", b"second")
+    objects.put("a/b", b"first")
     assert objects.get("a/b", 100) == b"first"
     assert objects.get("a/b", 3) == b"fir"
     objects.put("a/b", b"third")

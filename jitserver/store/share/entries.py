@@ -2,8 +2,8 @@
 
 They have no captures, sources or arrays. A program's entry has the name of its call key, which covers all that the
 machine must be: platform, devices or features of the processor, versions. Its trace has the name of the portable key,
-which lacks the driver and the features of the processor. The names in manifests are entries with numbers, of which a
-portable base key has a few.
+which lacks the driver and the features of the processor. The names in the manifests of a portable base key are one
+entry. Of two members who add to it in the same moment, one is forgotten until its program is made again somewhere.
 
 All but the last begin with the seconds that their content took to make, which `contents.valued` reads alone.
 """
@@ -21,7 +21,7 @@ from jitserver.store.entry import KeyComponents, Stored
 
 SECONDS = struct.Struct(">d")
 
-FOLDER = f"programs-3.{FORMAT}"
+FOLDER = f"programs-4.{FORMAT}"
 """Folder of the entries of this version. Other versions of jitserver have others, side by side."""
 
 COMPILATIONS = "compilations-1"
@@ -67,9 +67,9 @@ def names_of(stored: Stored) -> tuple[str, str]:
     return program_name(stored.key), trace_name(stored.components.portable_key)
 
 
-def names_name(base: str, number: int) -> str:
-    """Return the name of the entry of one list of names of a portable base key."""
-    return f"{FOLDER}/{base[:2]}/{base}/names-{number}"
+def names_name(base: str) -> str:
+    """Return the name of the entry with the lists of names of a portable base key."""
+    return f"{FOLDER}/{base[:2]}/{base}/names"
 
 
 def compilation_name(key: str) -> str:
@@ -96,9 +96,9 @@ def encoded(stored: Stored, code: bytes, by: str, seconds: float) -> bytes:
     )
 
 
-def encoded_names(names: Names) -> bytes:
-    """Return a list of names as it is signed."""
-    return msgspec.msgpack.encode(names)
+def encoded_names(lists: list[Names]) -> bytes:
+    """Return lists of names as they are signed."""
+    return msgspec.msgpack.encode(lists)
 
 
 def decoded(payload: bytes | memoryview) -> tuple[Stored, SharedProgram]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from jitclient.errors import SettingsError
 
 _TEMPORARY = re.compile(r"\.[0-9a-f]{32}")
-"""Names that only `_temporary` gives: a folder may hold hidden files of its owner."""
+"""Names of files that are not whole yet: a folder may hold hidden files of its owner."""
 
 
 class Object(NamedTuple):
@@ -63,29 +63,19 @@ class Objects:
 
     def put(self, name: str, data: bytes) -> None:
         """Write an object; one that has the name already is replaced."""
-        if self._is_local:
-            with self._temporary(name, data) as (temporary, path):
-                os.replace(temporary, path)
-        else:
+        if not self._is_local:
             self._files.pipe_file(self._path(name), data)
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Write an object unless there is one of that name; return whether it was written.
-
-        Where the storage cannot do this at once, the last of two writers wins.
-        """
-        if self._is_local:
-            with self._temporary(name, data) as (temporary, path):
-                return _linked(temporary, path)
-        if self.has(name):
-            return False
+            return
+        path = Path(self._path(name))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{uuid.uuid4().hex}")
         try:
-            self._files.pipe_file(self._path(name), data, mode="create")
-        except FileExistsError:
-            return False
-        except (NotImplementedError, TypeError, ValueError):  # the storage, or an older library, cannot
-            self._files.pipe_file(self._path(name), data)
-        return True
+            # With the mode of any file that the user writes: other members of the group may be allowed to read it.
+            with open(temporary, "xb") as file:
+                file.write(data)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
@@ -109,36 +99,9 @@ class Objects:
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
-    @contextlib.contextmanager
-    def _temporary(self, name: str, data: bytes) -> Iterator[tuple[Path, Path]]:
-        """Write a file beside an object's path, and delete it at the end of the block unless it was moved."""
-        path = Path(self._path(name))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{uuid.uuid4().hex}")
-        try:
-            # With the mode of any file that the user writes: other members of the group may be allowed to read it.
-            with open(temporary, "xb") as file:
-                file.write(data)
-            yield temporary, path
-        finally:
-            temporary.unlink(missing_ok=True)
-
 
 def _is_temporary(name: str) -> bool:
     return _TEMPORARY.fullmatch(os.path.basename(name)) is not None
-
-
-def _linked(temporary: Path, path: Path) -> bool:
-    """Give a file a second name unless the name is taken; return whether it was free."""
-    try:
-        os.link(temporary, path)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without hard links
-        if path.exists():
-            return False
-        os.replace(temporary, path)
-    return True
 
 
 def _written(info: dict[str, Any]) -> float:

@@ -39,15 +39,7 @@ class Share:
 
     def lists_of(self, base: str) -> dict[tuple[str, ...], float]:
         """Return the lists of names in manifests, with the seconds that making a program took, by portable base key."""
-        found: dict[tuple[str, ...], float] = {}
-        end = time.monotonic() + READ_SECONDS  # for all together
-        for number in range(_MAX_LISTS):
-            listed = self._names(entries.names_name(base, number))
-            if listed is None:
-                break
-            found[listed.names] = listed.seconds
-            if time.monotonic() > end:
-                break
+        found = {each.names: each.seconds for each in self._lists(base)}
         if not found:
             self._count("missed")
         return found
@@ -148,13 +140,9 @@ class Share:
         return is_done
 
     def _list(self, base: str, names: Names) -> None:
-        for number in range(_MAX_LISTS):
-            name = entries.names_name(base, number)
-            there = self._names(name)
-            if there is not None and there.names == names.names:
-                return
-            if there is None and self.storage.create(name, entries.encoded_names(names)):
-                return
+        lists = self._lists(base)
+        if all(each.names != names.names for each in lists):
+            self.storage.put(entries.names_name(base), entries.encoded_names([*lists, names][-_MAX_LISTS:]))
 
     # ---- inside
 
@@ -172,13 +160,14 @@ class Share:
         stored.info.last_used = time.time()
         return stored, shared.code
 
-    def _names(self, name: str) -> Names | None:
+    def _lists(self, base: str) -> list[Names]:
+        name = entries.names_name(base)
         payload = self.storage.get(name, _MAX_NAMES_BYTES)
         try:
-            return None if payload is None else unpacked(payload, Names)
+            return [] if payload is None else unpacked(payload, list[Names])
         except Corrupt as error:
             self.storage.reject(name, "version", str(error))
-            return None
+            return []
 
     def _count(self, what: str) -> None:
         with self._lock:

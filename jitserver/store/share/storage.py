@@ -86,13 +86,6 @@ class Storage:
 
         return self._attempt(act, WRITE_SECONDS, False)
 
-    def create(self, name: str, payload: bytes) -> bool:
-        """Write an entry unless there is one of that name that was not rejected; return whether it was written."""
-        if name in self._bad:
-            return self.put(name, payload)
-        entry = signing.signed(self.options.key, name, payload)
-        return self._attempt(lambda: self._objects().create(name, entry), WRITE_SECONDS, False)
-
     def has(self, name: str) -> bool:
         """Return whether there is an entry of a name that was not rejected."""
         return name not in self._bad and self._read(lambda: self._objects().has(name), READ_SECONDS, False)

@@ -1,11 +1,9 @@
 """Objects appear completely or not at all, on a folder as in a bucket."""
 
-import concurrent.futures
 import errno
 import io
 import os
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,33 +36,6 @@ def test_an_object_is_what_was_written_last(objects: Objects) -> None:
     objects.remove("a/b")
     objects.remove("a/b")
     assert objects.get("a/b", 100) is None
-
-
-def test_only_one_creates_an_object(objects: Objects) -> None:
-    assert objects.create("a/b", b"first")
-    assert not objects.create("a/b", b"second")
-    assert objects.get("a/b", 100) == b"first"
-
-
-def test_of_many_that_create_an_object_in_a_folder_one_does(tmp_path: Path) -> None:
-    objects = Objects(f"file://{tmp_path}")
-    with concurrent.futures.ThreadPoolExecutor(8) as threads:
-        created = list(threads.map(lambda number: objects.create("a", b"%d" % number), range(50)))
-    assert sum(created) == 1
-    assert objects.get("a", 100) == b"%d" % created.index(True)
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-
-
-def test_a_folder_without_hard_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError("no hard links here")
-
-    monkeypatch.setattr(module.os, "link", refuse)
-    objects = Objects(f"file://{tmp_path}")
-    assert objects.create("a", b"first")
-    assert not objects.create("a", b"second")
-    assert objects.get("a", 100) == b"first"
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_other_members_may_read_what_the_umask_allows(tmp_path: Path) -> None:
@@ -110,15 +81,12 @@ def test_a_storage_without_its_library_says_what_to_install() -> None:
         Objects("nonsense://x")
 
 
-@pytest.mark.parametrize("write", [Objects.put, Objects.create])
-def test_a_write_that_fails_leaves_no_file(
-    write: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_fails_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Full(io.FileIO):
         def write(self, data: object) -> int:
             raise OSError(errno.ENOSPC, "no space left")
 
     monkeypatch.setattr(module, "open", Full, raising=False)
     with pytest.raises(OSError, match="no space left"):
-        write(Objects(f"file://{tmp_path}"), "a/b", b"data")
+        Objects(f"file://{tmp_path}").put("a/b", b"data")
     assert [path.name for path in tmp_path.rglob("*")] == ["a"]

@@ -45,7 +45,14 @@ def test_programs_under_several_manifests_are_found(
 ) -> None:
     for key, names in (("k1", ("a",)), ("k2", ("b",)), ("k3", ("a",)), ("b1", ())):
         assert member().put(program(key, names, "b1"), b"x")
-    assert member().lists_of(program("b1").components.portable_base).keys() == {("a",), ("b",), ()}
+    base = program("b1").components.portable_base
+    assert member().lists_of(base).keys() == {("a",), ("b",), ()}
+    for number in range(8):
+        assert member().put(program(f"m{number}", (f"{number}",), "b1"), b"x")
+    assert member().lists_of(base).keys() == {(f"{number}",) for number in range(8)}
+    # What two members lose who write in the same moment is there again once one of them makes its program.
+    assert not member().put(program("k1", ("a",), "b1"), b"x")
+    assert ("a",) in member().lists_of(base)
 
 
 def test_what_was_quick_to_make_or_is_there_is_not_sent(
@@ -171,7 +178,7 @@ def test_an_upload_replaces_what_was_rejected(
 ) -> None:
     member().put(program("k1"), b"x")
     base = program("k1").components.portable_base
-    for name in (entries.program_name("k1"), entries.names_name(base, 0)):
+    for name in (entries.program_name("k1"), entries.names_name(base)):
         files.pipe_file(path_of(url, name), b"garbage")
     mender = member()
     assert mender.lists_of(base) == {}
