@@ -1,10 +1,12 @@
 """Consecutive training steps of a small transformer whose parameters begin as numpy arrays.
 
-Usage: python transformer.py jax|jitclient LAYERS WIDTH STEPS. The last line says in JSON when what was done.
+Usage: python transformer.py jax|jitclient LAYERS WIDTH STEPS. The last line says in JSON when what was done. With
+EDITED=NUMBER, the first layer multiplies its result by that, as after an edit.
 """
 
 import importlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -17,6 +19,7 @@ import numpy as np
 jit = importlib.import_module(sys.argv[1]).jit
 
 LAYERS, WIDTH, STEPS = map(int, sys.argv[2:5])
+EDITED = float(os.environ.get("EDITED", "0"))
 BATCH, LENGTH, TOKENS, HEADS = 2, 64, 256, 4
 Tree = Any
 Step = Callable[[Tree, Any], tuple[Tree, jax.Array]]
@@ -36,9 +39,11 @@ def attended(layer: Tree, x: jax.Array) -> jax.Array:
 
 def loss_of(params: Tree, tokens: jax.Array) -> jax.Array:
     x = params["tokens"][tokens[:, :-1]]
-    for layer in params["layers"]:
+    for at, layer in enumerate(params["layers"]):
         x = x + attended(layer, normalized(x))
         x = x + jax.nn.gelu(normalized(x) @ layer["up"]) @ layer["down"]
+        if EDITED and at == 0:
+            x = x * EDITED
     guesses = jax.nn.log_softmax(normalized(x) @ params["tokens"].T)
     return -jnp.take_along_axis(guesses, tokens[:, 1:, None], -1).mean()
 

@@ -14,11 +14,11 @@ NEEDS = ("jax",)
 
 
 @contextlib.contextmanager
-def serve(folder: Path, *options: str) -> Iterator[dict[str, str]]:
+def serve(folder: Path, *options: str, **env: str) -> Iterator[dict[str, str]]:
     """A daemon of its own, with nothing in its cache but what one on the same folder left there."""
     path = folder / "d.sock"
     arguments = ["-P", "-m", "jitserver", "serve", "--address", f"unix:{path}", *options]
-    with running(arguments, environment(folder), folder, lambda: answers(path)):
+    with running(arguments, environment(folder, **env), folder, lambda: answers(path)):
         yield {"JITSERVER_ADDRESS": f"unix:{path}"}
 
 

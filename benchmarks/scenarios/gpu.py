@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,9 +11,10 @@ import numpy as np
 
 from benchmarks import processes
 from benchmarks.crew import crew
-from benchmarks.measure import Effort
-from benchmarks.result import Row, Target
-from benchmarks.rivals import Caller, ours, plain_jax
+from benchmarks.measure import Effort, interleave
+from benchmarks.processes import environment, temporary_folder
+from benchmarks.result import OURS, Row, Target
+from benchmarks.rivals import Caller, disk_cache, ours, plain_jax
 from benchmarks.scenarios import first_call, restart
 from benchmarks.worker import Once
 
@@ -21,6 +23,7 @@ _CALLS = 20
 _MIB = 1 << 20
 _LAYERS, _ROUNDS = 8, 3
 """The transformer and its runs, fewer than elsewhere: an accelerator is often borrowed."""
+_NOT_KEPT = {"JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES": "none"}
 
 
 def rows(effort: Effort) -> Iterator[Row]:
@@ -46,6 +49,32 @@ def rows(effort: Effort) -> Iterator[Row]:
         few = dataclasses.replace(effort, max_rounds=_ROUNDS)
         yield from first_call.rows(few, _LAYERS)
         yield from restart.rows(few, _LAYERS)
+        yield _after_edits(few)
+
+
+def _after_edits(effort: Effort) -> Row:
+    """The row of a step of which one layer changes each time: XLA need not measure the fusions of the others again."""
+    layers, width, edits = effort.one(_LAYERS, 1), effort.one(256, 16), itertools.count(1)
+    with contextlib.ExitStack() as stack:
+
+        def edited(jit: str, serve: Callable[..., Any], **env: str) -> Callable[[], Any]:
+            folder = stack.enter_context(temporary_folder())
+            told = environment(folder, **stack.enter_context(serve(folder, **env)))
+
+            def once() -> float:
+                edit = {"EDITED": f"1.{next(edits):03}"}
+                return first_call.run(jit, layers, width, {**told, **edit}, folder)["first"]
+
+            return once
+
+        takers = {
+            OURS: edited("jitclient", ours.serve),
+            "with nothing kept of XLA's measurements": edited("jitclient", ours.serve, **_NOT_KEPT),
+            disk_cache.NAME: edited("jax", disk_cache.serve),
+        }
+        samples = interleave(takers, effort.rounds(5), "edits of one layer", 1 + effort.warm(1))
+    targets = (Target(1.0, times=disk_cache.NAME),)
+    return Row(f"{layers}-layer transformer step: the first call after an edit of one layer", samples, targets)
 
 
 def dense(x: Any, w: Any) -> Any:

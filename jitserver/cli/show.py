@@ -104,7 +104,10 @@ def _named(entry: EntryInfo) -> str:
 
 def _details(entry: EntryInfo) -> list[list[str]]:
     created = datetime.datetime.fromtimestamp(entry.created).isoformat(" ", "seconds")
-    kept = ["in memory"] * entry.in_memory + [f"on the disk ({size(entry.disk_bytes)})"] * (entry.disk_bytes > 0)
+    loading = f", loaded in {seconds(entry.loading)}" if entry.loading else ""
+    kept = ["in memory"] * entry.in_memory + [f"on the disk ({size(entry.disk_bytes)}{loading})"] * bool(
+        entry.disk_bytes
+    )
     if entry.no_executable:
         kept.append(f"without its executable ({entry.no_executable}), so that a new daemon compiles it again")
     return [

@@ -461,6 +461,7 @@ class Programs:
         may_load = not refusal and self.journal.strikes.count(key.text, _LOADING) < _MAX_DISK_STRIKES
         if executable is not None and may_load:
             events.log.begin(_LOADING)
+            began = time.monotonic()
             try:
                 with self.journal.recording(_LOADING, key.text, stored.info.label):
                     built = serialization.loaded(stored.facts, executable)
@@ -472,6 +473,7 @@ class Programs:
             else:
                 self.counters.add(restores=1)
                 built.is_shared = is_shared
+                stored.info.loading = time.monotonic() - began
                 entry = self.cache.memory.put(self._entry(stored.info, built, stored.components))
                 if is_shared:
                     self.cache.adopt(found)

@@ -130,12 +130,22 @@ ONE = """
 """
 
 
-def test_explain_says_that_it_would_be_found(own: Any) -> None:
+def test_explain_says_that_it_would_be_found(own: Any, cli: Callable[..., Any]) -> None:
+    def shown() -> tuple[float, str]:
+        env = {"JITSERVER_ADDRESS": own.address}
+        [entry] = json.loads(cli("cache", "show", "f", "--json", env=env).stdout)
+        return entry["loading"], cli("cache", "show", "f", env=env).stdout
+
     with own.serving():
         assert own.run(ONE) == [[1.0, 3.0, 5.0], False, None]
+        loading, text = shown()
+        assert (loading, "loaded in" in text) == (0, False)
     with own.serving("--no-prewarm"):
         assert own.run(ONE) == [[1.0, 3.0, 5.0], True, "L1"]
         assert (own.counts()["traces"], own.counts()["restores"]) == (0, 1)
+        loading, text = shown()
+        assert loading > 0
+        assert "loaded in" in text
 
 
 def test_a_daemon_that_was_killed_has_kept_what_was_written(own: Any, folder: Path, until: Callable[..., Any]) -> None:

@@ -39,6 +39,7 @@ class EntryInfo(Message):
     names: tuple[str, ...] = ()  # names in the manifest
     # Why the disk has no executable of the program, which must be compiled again after a restart.
     no_executable: str = ""
+    loading: float = 0.0  # seconds that its last load from the disk took; 0 if unknown
 
 
 class Listed(Message):
