@@ -9,11 +9,11 @@ import numpy as np
 
 from jitclient.arrays.array import Array
 from jitclient.errors import CaptureError
-from jitclient.jaxside import shardings
+from jitclient.jaxside import avals, shardings
 from jitclient.jaxside.interop import is_jax_array, is_process_local, is_tracer
 from jitclient.jaxside.leaked_tracers import raise_leaked_error
 from jitclient.session.session import Session
-from jitclient.wire.array_transport import HostArray, inline_limit, pack
+from jitclient.wire.array_transport import KEY_PREFIX, HostArray, inline_limit, pack
 from jitclient.wire.messages import Attached, Spec
 
 NARROWED = {"float64": "float32", "int64": "int32", "uint64": "uint32", "complex128": "complex64"}
@@ -152,9 +152,12 @@ def dtype_name(dtype: Any, x64: bool) -> str:
     """Return JAX's name of a dtype, narrowed unless `x64`.
 
     Raises:
+        CaptureError: it is that of keys of the program's own random number generator.
         NotAnArray: JAX has no such dtype.
     """
     name = getattr(dtype, "name", "") or str(dtype)
     if name == "object" or name.startswith(("str", "bytes", "datetime", "timedelta")) or getattr(dtype, "fields", None):
         raise NotAnArray(f"array of dtype {name}")
+    if name.startswith(KEY_PREFIX) and avals.is_key_of_program(dtype):
+        raise CaptureError(f"an argument has keys of a random number generator of the program's own ({name})")
     return name if x64 else NARROWED.get(name, name)

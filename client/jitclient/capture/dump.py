@@ -38,10 +38,10 @@ _OPTIONS = {
     "locals": frozenset(
         {
             *("dir", "eval", "exec", "locals", "vars"),
-            *("__code__", "ag_code", "co_cellvars", "co_freevars", "co_varnames", "cr_code", "gi_code"),
+            *("co_cellvars", "co_freevars", "co_varnames"),
             *("ag_frame", "cr_frame", "f_back", "f_locals", "gi_frame", "tb_frame"),
             *("_getframe", "currentframe", "getframeinfo", "stack", "trace", "walk_stack", "walk_tb"),
-            *("Bytecode", "attrgetter", "dis", "get_instructions"),
+            *("attrgetter", "dis"),
             *("getclosurevars", "getcoroutinelocals", "getgeneratorlocals", "getinnerframes", "getouterframes"),
         }
     ),

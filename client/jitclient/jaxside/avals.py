@@ -6,7 +6,7 @@ from typing import Any
 from jitclient.errors import CaptureError, Incompatible
 from jitclient.jaxside.context import keeps_64_bits
 from jitclient.jaxside.shardings import to_jax
-from jitclient.wire.array_transport import dtype_named, is_key
+from jitclient.wire.array_transport import KEY_PREFIX, dtype_named, is_key
 from jitclient.wire.messages import Spec
 from jitclient.wire.shardings import Sharding
 
@@ -64,13 +64,21 @@ def spec_of_aval(aval: Any, sharding: Sharding | None = None) -> Spec:
     """Return the spec of a result of a trace, given its abstract value.
 
     Raises:
-        CaptureError: The result is not an array, or is a `float0` array: it cannot leave the process that made it.
+        CaptureError: The result is not an array, or is one of `float0` or of keys of the program's own generator: it
+            cannot leave the process that made it.
     """
     import jax
 
-    if not isinstance(aval, jax.core.ShapedArray) or aval.dtype == jax.dtypes.float0:
+    if not isinstance(aval, jax.core.ShapedArray) or aval.dtype == jax.dtypes.float0 or is_key_of_program(aval.dtype):
         raise CaptureError(f"a result has the type {aval}, which cannot be sent to another process")
     return Spec(tuple(aval.shape), str(aval.dtype), bool(getattr(aval, "weak_type", False)), sharding)
+
+
+def is_key_of_program(dtype: Any) -> bool:
+    """Return whether a dtype is that of keys of a generator that is not JAX's, which may have the name of one."""
+    name = str(dtype)
+    # Equality of such dtypes compares the functions of their generators.
+    return name.startswith(KEY_PREFIX) and (name not in KEY_IMPLEMENTATIONS or dtype != key_dtype(name))
 
 
 @functools.cache

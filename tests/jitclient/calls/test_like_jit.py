@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.random import define_prng_impl
 
 import jitclient
 
@@ -143,7 +144,24 @@ def _lowered(jit: Any) -> Any:
     return np.asarray("token" in jit(lambda x, token: x).lower(np.float32(1), jax.lax.create_token()).as_text())
 
 
+OWN_KEY = jax.random.key(
+    1,
+    impl=define_prng_impl(
+        key_shape=(2,),
+        seed=lambda seed: jnp.full((2,), seed).astype("uint32"),
+        split=lambda key, shape: jnp.broadcast_to(key, (*shape, 2)),
+        random_bits=lambda key, width, shape: jnp.full(shape, 5, "uint32"),
+        fold_in=lambda key, data: key + jnp.uint32(data),
+        name="own",
+        tag="fry",  # as jax's own threefry
+    ),
+)
+
 OF_ONE_PROCESS = {
+    "an argument has keys of": lambda jit: jit(lambda key: jax.random.bits(key, (3,)))(OWN_KEY),
+    r"key<fry>\[\]": lambda jit: jax.random.key_data(
+        jit(lambda data: jax.random.wrap_key_data(data, impl=OWN_KEY.dtype._impl))(np.uint32([1, 2]))
+    ),
     "a Ref": lambda jit: jit(_update)(jax.new_ref(jnp.zeros(3)), np.float32(1)),
     "a Token": lambda jit: jit(lambda x, token: x)(np.float32(1), jax.lax.create_token()),
     "Token, which lives": _lowered,

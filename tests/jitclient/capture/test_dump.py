@@ -55,6 +55,8 @@ def test_error_names_the_way_to_what_cannot_be_captured(write):
         ("import contextvars; V = contextvars.ContextVar('v')", "V.get()", "ContextVar 'v'"),
         ("F = open('/dev/null')", "F.read()", "file '/dev/null'"),
         ("", "fn.__code__.co_firstlineno", "reads line numbers"),
+        ("", "fn.__code__ == print", "reads line numbers"),
+        ("import dis", "list(dis.findlinestarts(fn))", "reads line numbers"),
     ],
 )
 def test_ambient_inputs_are_named(write, header, expression, named):
@@ -63,6 +65,23 @@ def test_ambient_inputs_are_named(write, header, expression, named):
         capture(module.fn)
     if hasattr(module, "F"):
         module.F.close()
+
+
+def test_key_of_a_generator_with_the_tag_of_jaxs_is_refused(write):
+    module = write(
+        um_own_generator="""
+        import jax
+        from jax.extend.random import define_prng_impl
+        PARTS = dict.fromkeys(["seed", "split", "random_bits", "fold_in"], lambda *args: jax.numpy.zeros(4, "uint32"))
+        OWN = define_prng_impl(key_shape=(4,), **PARTS, name="own", tag="rbg")
+        JAXS, KEY = jax.random.key(1, impl="rbg"), jax.random.key(1, impl=OWN)
+        def jaxs(x): return JAXS
+        def own(x): return KEY
+        """
+    )
+    capture(module.jaxs)
+    with pytest.raises(CaptureError, match="key of a random number generator of the program's own"):
+        capture(module.own)
 
 
 def test_method_that_is_never_called_may_be_ambient(write):

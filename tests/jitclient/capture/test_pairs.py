@@ -114,8 +114,6 @@ DIFFERENT = {
             [
                 "def fn(x):\n NAME = x\n return locals()",
                 "L = locals\ndef fn(x):\n NAME = x\n return L()",
-                "def names(f): return f.__code__.co_freevars\n"
-                "def fn(x):\n NAME = x\n def inner(): return NAME\n return names(inner)",
                 "import operator\nNAMES = operator.attrgetter('__code__.co_freevars')\n"
                 "def fn(x):\n NAME = x\n def inner(): return NAME\n return NAMES(inner)",
                 "import inspect\ndef fn(x):\n NAME = x\n def f(): return NAME\n return inspect.getclosurevars(f)",

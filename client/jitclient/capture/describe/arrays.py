@@ -112,9 +112,11 @@ def _array_of_jax(walker: Walker, array: Any) -> Value:
     if isinstance(array, jax.core.Tracer):
         raise CaptureError("a tracer of an active JAX transformation cannot be captured")
     if jax.dtypes.issubdtype(array.dtype, jax.dtypes.prng_key):
-        node = Node("prng_key", array)
+        node, kind = Node("prng_key", array), jax.random.key_impl(array)
+        if not isinstance(kind, str):
+            raise CaptureError("a key of a random number generator of the program's own cannot be captured")
         data = np.asarray(jax.random.key_data(array))
-        node.args = [str(jax.random.key_impl(array)), walker.value(data)]
+        node.args = [kind, walker.value(data)]
         return node
     if not array.is_fully_addressable:
         raise CaptureError("an array that is spread over several processes cannot be captured")

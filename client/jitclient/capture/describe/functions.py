@@ -24,7 +24,13 @@ from jitclient.capture.user_code.names import MISSING, content_of, home_of
 from jitclient.capture.user_code.ownership import has_private_globals
 from jitclient.errors import AmbientInput, CaptureError
 
-_READERS_OF_PLACES = {"f_lineno", "tb_lineno", "co_filename", "co_firstlineno", "co_positions", "__module__"}
+_READERS_OF_PLACES = {
+    *("f_lineno", "tb_lineno", "__module__"),
+    *("co_filename", "co_firstlineno", "co_lines", "co_linetable", "co_lnotab", "co_positions"),
+    *("Bytecode", "findlinestarts", "get_instructions"),
+    # Code objects are equal only if their lines are.
+    *("__code__", "ag_code", "cr_code", "f_code", "gi_code"),
+}
 _DESCRIPTIVE = {"__doc__", "__module__", "__qualname__"}
 _HOME_OF_SHARD_MAP = "jax._src.shard_map"
 

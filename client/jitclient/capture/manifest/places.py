@@ -123,7 +123,10 @@ def _import(name: str) -> None:
 
 
 def attribute(value: Any, name: str) -> Any:
-    """Return the value that a module, class or instance holds under a name, or ABSENT if code would have to run."""
+    """Return the value that a module, class or instance holds under a name, or ABSENT if code would have to run.
+
+    A module whose `__getattr__`, for the names that it lacks, is not its package's own has this function there.
+    """
     kind = type(value)
     if issubclass(kind, type):
         return _class_attribute(value, name)
@@ -131,7 +134,9 @@ def attribute(value: Any, name: str) -> Any:
     if name in held:
         return held[name]
     if issubclass(kind, ModuleType):
-        return ABSENT
+        found = held.get("__getattr__", ABSENT)
+        made, own = (str(name).partition(".")[0] for name in (getattr(found, "__module__", None), held.get("__name__")))
+        return ABSENT if made == own else found
     found = _class_attribute(kind, name)
     if type(found) is MemberDescriptorType:
         return _content_of(found, value)

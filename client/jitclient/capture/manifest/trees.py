@@ -394,7 +394,7 @@ class _TreeWalk:
         base = fields_of(value).get("_base_array")
         # Typed keys of jax.random hold their data as a plain array.
         if base is not None:
-            return ("keys", str(value.dtype), self._array(base))
+            return ("keys", self.tree(sys.modules["jax"].random.key_impl(value)), self._array(base))
         held = value if type(value) is np.ndarray else np.asarray(value)
         if held.dtype.hasobject:
             return ("objects", str(held.shape), *self._all(*held.ravel().tolist()))

@@ -12,13 +12,14 @@ from jitclient.capture.user_code.installed import is_user_module
 from jitclient.capture.user_code.names import constant_home
 from jitclient.capture.user_code.ownership import is_made_in_c
 from jitclient.core.digests import array_digest
+from jitclient.jaxside.avals import is_key_of_program
 from jitclient.jaxside.jaxpr_digest.combining import NotComparableError, combine, in_any_order
 from jitclient.jaxside.jaxpr_digest.functions import function_digest, home_digest, primitive_digest
+from jitclient.wire.array_transport import KEY_PREFIX
 
 _Digest = Callable[[Any], bytes]
 _PlacementFields = Callable[[Any], list[Any]]
 
-_BUILT_IN_KEYS = ("threefry2x32", "rbg", "unsafe_rbg")
 
 _PLAIN: dict[type, _Digest] = {
     type(None): lambda value: combine(b"None"),
@@ -252,18 +253,10 @@ def _dtype_digest(dtype: Any) -> bytes:
     if isinstance(dtype, np.dtype) and dtype.fields is None:
         scalar = dtype.type
         return combine(b"dtype", *[part.encode() for part in (scalar.__module__, scalar.__qualname__, dtype.str)])
-    for name in _BUILT_IN_KEYS:
-        # Equality of key dtypes compares the functions of their implementations, not only the names.
-        if dtype == _key_dtype(name):
-            return combine(b"key", name.encode())
-    raise NotComparableError(dtype)
-
-
-@functools.cache
-def _key_dtype(name: str) -> Any:
-    import jax
-
-    return jax.eval_shape(lambda: jax.random.key(0, impl=name)).dtype
+    name = str(dtype)
+    if not name.startswith(KEY_PREFIX) or is_key_of_program(dtype):
+        raise NotComparableError(dtype)
+    return combine(b"key", name.encode())
 
 
 def _placement_fields(value: Any) -> list[Any] | None:

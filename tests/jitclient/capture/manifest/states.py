@@ -355,6 +355,11 @@ STATES = {
             "    except Exception: return x * 2.0",
         }.items()
     },
+    "function of a module for the names that it lacks": State(
+        "from PKG import core\ndef op(x):\n    try: return x * core.GAIN\n    except AttributeError: return x * 2.0",
+        "P.core.__getattr__ = lambda name: float(G)",
+        core="OTHER = 1.0",
+    ),
     **{
         f"global that may be absent, by {way}": State(f"def op(x):\n    {asked}", SET_GAIN)
         for way, asked in {

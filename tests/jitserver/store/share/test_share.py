@@ -50,7 +50,7 @@ def test_programs_under_several_manifests_are_found(
     for number in range(8):
         assert member().put(program(f"m{number}", (f"{number}",), "b1"), b"x")
     assert member().lists_of(base).keys() == {(f"{number}",) for number in range(8)}
-    # What two members lose who write in the same moment is there again once one of them makes its program.
+    # Two members who write in the same moment lose one list, until one of them makes its program again.
     assert not member().put(program("k1", ("a",), "b1"), b"x")
     assert ("a",) in member().lists_of(base)
 
