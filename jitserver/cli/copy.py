@@ -28,7 +28,7 @@ def copy_cache(source: str, destination: str, keys: tuple[str, ...]) -> None:
     """Copy cached programs and compilations that TO lacks.
 
     FROM is `disk`, the caches of this environment, or a tar file that this command has made. TO is `disk`, where a
-    running daemon finds them, `lab`, the lab's cache, which takes the programs that took a second or more to make, or
+    running daemon finds them, `lab`, the lab's cache, which takes the programs that took 0.3 s or more to make, or
     a new tar file. Such a file holds what your functions captured, so only you can read it. Copy to the disk only what
     you trust: compiled programs are code.
     """

@@ -67,7 +67,7 @@ def from_bytes(program: bytes | memoryview) -> export.Exported:
     try:
         return export.deserialize(bytearray(program))
     except Exception as error:  # the parser may raise any exception
-        raise CaptureError(f"the program cannot be read: {error}") from error
+        raise CaptureError(f"the program cannot be read: {type(error).__name__}: {error}") from error
 
 
 def function_of(program: bytes | memoryview, name: str) -> Callable[..., Any]:

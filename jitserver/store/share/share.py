@@ -17,13 +17,13 @@ from jitserver.store.share.storage import READ_SECONDS, Storage
 
 log = logging.getLogger(__name__)
 
-MIN_SECONDS = 1.0
+MIN_SECONDS = 0.3
 """A program that took less to make is not shared: asking for it would take as long."""
 
 MAX_ENTRY_BYTES = 1 << 30
-_MAX_NAMES_BYTES = 1 << 20
 _DOWNLOAD_SECONDS = 30.0
 _MAX_LISTS = 8
+_MAX_NAMES_BYTES = _MAX_LISTS << 20
 
 
 class Share:

@@ -44,7 +44,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     store = Store(directories.environment_directory(), 1 << 30)
     keep(store, key(1), "step", 5.0)
     keep(store, key(2), "loss", 5.0)
-    keep(store, key(3), "loss", 0.5)
+    keep(store, key(3), "loss", 0.2)
     keep(store, key(4), "loss", 5.0, b"")
     store.close()
     return tmp_path / "lab"

@@ -58,7 +58,7 @@ def test_programs_under_several_manifests_are_found(
 def test_what_was_quick_to_make_or_is_there_is_not_sent(
     member: Callable[..., Share], program: Callable[..., Stored]
 ) -> None:
-    assert not member().put(program("quick", seconds=0.5), b"x")
+    assert not member().put(program("quick", seconds=0.2), b"x")
     assert not member().put(program("k1"), b"")
     assert not member(writes=False).put(program("k1"), b"x")
     assert member().get("k1", 2.0) is None
@@ -107,7 +107,7 @@ def test_a_trace_is_shared_once_and_only_if_it_took_long(
         calls.append(made.key)
         return b"trace"
 
-    made.info.seconds = {"trace": 0.5, "compile": 4.0}
+    made.info.seconds = {"trace": 0.2, "compile": 4.0}
     assert member().put(made, b"x", trace)
     assert not calls
     made.info.seconds = {"trace": 1.5, "compile": 4.0}
@@ -265,7 +265,7 @@ def test_a_storage_that_hangs_holds_up_no_call(member: Callable[..., Share], mon
 def test_a_compilation_is_found_by_its_text(member: Callable[..., Share], url: str, files: Any) -> None:
     assert member().get_compilation("key") is None
     member(writes=False).put_compilation("key", b"executable", 7.0)
-    member().put_compilation("key", b"executable", 0.5)
+    member().put_compilation("key", b"executable", 0.2)
     assert member().get_compilation("key") is None
     member().put_compilation("key", b"executable", 7.0)
     reader = member()
