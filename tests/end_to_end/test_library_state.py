@@ -32,6 +32,45 @@ def found_all(before: dict[str, Any], after: dict[str, Any]) -> bool:
     return all(before[name] == after[name] for name in ("traces", "client_traces", "local_runs", "misses"))
 
 
+HELD = """
+    import functools, json, os, sys, types
+    import equinox, jax, jitclient, numpy as np, optax
+
+    Linear, G = equinox.nn.Linear, os.environ["G"]
+    if G:
+        Linear.gain = equinox.filter_grad.gain = float(G)
+        optax.adam.__defaults__ = (float(G), *optax.adam.__defaults__[1:])
+    layer = Linear(2, 2, key=jax.random.key(0))
+
+    def of(held):
+        return lambda x: x * getattr(held, "gain", 0.9)
+
+    def default(x, held=Linear):
+        return x * getattr(held, "gain", 0.9)
+
+    space, items = types.SimpleNamespace(held=Linear), [Linear]
+    functions = [
+        *map(of, (Linear, layer, equinox.filter_grad)),
+        default,
+        lambda x: x * getattr(space.held, "gain", 0.9),
+        lambda x: x * getattr(items[0], "gain", 0.9),
+        functools.partial(lambda held, x: x * getattr(held, "gain", 0.9), Linear),
+        (lambda held: lambda x: x * held.__defaults__[0])(optax.adam),
+    ]
+    print(json.dumps([float(jitclient.jit(f)(np.float32(10))) for f in functions]))
+"""
+
+
+@pytest.mark.timeout(300)
+def test_attributes_set_on_what_a_function_holds_of_a_package_count(own: Any) -> None:
+    with own.serving():
+        for gain, value in [("", 9.0), ("5", 50.0)] * 2:
+            assert own.run(HELD, G=gain) == [value] * 8
+        before = own.counts()
+        assert own.run(HELD, G="") == [9.0] * 8
+        assert found_all(before, own.counts())
+
+
 DISPATCHED = """
     import json, os, jax.numpy as jnp, jitclient, lineax
 

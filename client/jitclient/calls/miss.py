@@ -173,7 +173,8 @@ class Miss:
         key = "" if self.captured is None else self.captured.function_key
         before = set(sys.modules)
         with events.log.span("trace", wanted.name):
-            self.own.run(platform, devices, wanted.order, (key, stamp_of(self.inputs)), self._expected)
+            held = frozenset() if self.captured is None else self.captured.held
+            self.own.run(platform, devices, wanted.order, (key, stamp_of(self.inputs)), self._expected, held)
         self._loaded = sys.modules.keys() - before
         self.own.seconds += perf_counter() - start
         if wanted.deps is not None and not wanted.deps.still(self.inputs):

@@ -96,6 +96,7 @@ class OwnTrace:
         order: tuple[int, ...] | None,
         depends: Hashable,
         expected: Collection[str] = (),
+        held: Collection[str] = (),
     ) -> None:
         """Trace the function, unless it has been traced, for a platform whose devices the trace sees.
 
@@ -105,6 +106,7 @@ class OwnTrace:
             order: wire order of the arguments' leaves; see `tree.leaf_order`.
             depends: state that the function depends on now. An earlier trace of JAX is used if its state is equal.
             expected: names of data that other processes' traces of the function read.
+            held: names of objects that the function has, whose attributes it may read.
 
         Raises:
             Raised: the function raised an exception.
@@ -115,11 +117,11 @@ class OwnTrace:
         if self._traced is None:
             self._depends = depends
             jitted = self._jitted()
-            if not self._is_traced(jitted, devices, depends, expected):
+            if not self._is_traced(jitted, devices, depends, expected, held):
                 earlier = self._traced
                 jitted.clear_cache()
                 try:
-                    self._is_traced(jitted, devices, depends, expected)
+                    self._is_traced(jitted, devices, depends, expected, held)
                 except Raised as raised:
                     import jax
 
@@ -130,7 +132,12 @@ class OwnTrace:
                     self.reads = manifest.Reads(unobserved_reason="its trace leaves values in what it reads")
 
     def _is_traced(
-        self, jitted: Any, devices: Sequence[DeviceInfo], depends: Hashable, expected: Collection[str]
+        self,
+        jitted: Any,
+        devices: Sequence[DeviceInfo],
+        depends: Hashable,
+        expected: Collection[str],
+        held: Collection[str],
     ) -> bool:
         """Trace the function; return False if JAX returned an earlier trace that does not apply any more."""
         args, kwargs = in_process.for_trace((self._args, self._kwargs))
@@ -138,7 +145,11 @@ class OwnTrace:
             if type(leaf) is Array and interop.Array is not None:
                 with contextlib.suppress(AttributeError):
                     _ = leaf.format  # now, because JAX asks for it in the trace, which should not see what that imports
-        with backend_view.of(devices), trace_events.counted() as traces, manifest.observed(expected) as observation:
+        with (
+            backend_view.of(devices),
+            trace_events.counted() as traces,
+            manifest.observed(expected, held) as observation,
+        ):
             try:
                 # Not `jitted.trace`, because a jitted object may have a field `trace`.
                 with trace_imports.evaluated():

@@ -25,9 +25,14 @@ from jitclient.core.digests import digest
 from jitclient.errors import AmbientInput, CaptureError
 
 _OPTIONS = {
-    "docs": frozenset({"__doc__", "getdoc"}),
-    "annotations": frozenset({"__annotations__", "get_type_hints", "get_annotations", "signature"}),
-    "qualnames": frozenset({"__qualname__"}),
+    "docs": frozenset({"__doc__", "attrgetter", "getdoc"}),
+    "annotations": frozenset(
+        {
+            *("__annotations__", "attrgetter", "from_callable", "get_annotations", "get_type_hints"),
+            *("getfullargspec", "register", "signature"),
+        }
+    ),
+    "qualnames": frozenset({"__qualname__", "attrgetter"}),
     "locks": frozenset({"_is_owned", "acquire", "locked", "notify", "notify_all", "release"}),
     "errors": frozenset(
         {
@@ -62,6 +67,7 @@ class Capture(ObjectIndex):
         function_key: key of the function's capture without extras.
         locations: file names, lines and local names, for people; not part of the key.
         packages: installed packages that the capture refers to, by import name, sorted.
+        held: names of objects of installed modules in it, "module:name": code may read their attributes.
         watch: record of everything that the function reads, to detect changes. The extras are not watched.
         unchanged: returns whether no name, cell, definition or source file that the function reads has changed since.
         set_order: how the function depends on the order of sets; None if it does not.
@@ -91,6 +97,7 @@ class Capture(ObjectIndex):
         )
         self.locations = _locations(self._located, [node.obj for node in made if node.op == "namespace"])
         self.packages = tuple(sorted(walk.walker.packages))
+        self.held = frozenset(map(":".join, walk.walker.held))
         self.watch = walk.watch
         self.unchanged: Callable[[], bool] = walk.watch.unchanged
         self.ambient = ambient

@@ -67,6 +67,18 @@ def test_ambient_inputs_are_named(write, header, expression, named):
         module.F.close()
 
 
+def test_builtins_of_its_own_are_refused(write):
+    module = write(
+        um_builtins="""
+        names = {"__builtins__": {"abs": lambda x: 3}}
+        exec("def fn(x): return abs(x)", names)
+        fn = names["fn"]
+        """
+    )
+    with pytest.raises(CaptureError, match="builtins of their own"):
+        capture(module.fn)
+
+
 def test_key_of_a_generator_with_the_tag_of_jaxs_is_refused(write):
     module = write(
         um_own_generator="""

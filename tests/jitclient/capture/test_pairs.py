@@ -122,6 +122,47 @@ DIFFERENT = {
             ]
         )
     },
+    **{
+        f"attribute_set_on_{name}": tuple(
+            f"{made}\n{more}def fn(x): return getattr(K, 'k', 2)" for more in ("", "K.k = 1\n")
+        )
+        for name, made in {
+            "cached_function": f"{FT}@functools.cache\ndef K(): return 1",
+            "cached_property": f"{FT}K = functools.cached_property(abs)",
+            "chain_map": "import collections\nK = collections.ChainMap({1: 2})",
+            "class_method": "K = classmethod(abs)",
+            "combination_of_flags": "import enum\nclass E(enum.Flag): A = 1; B = 2\nK = E.A | E.B",
+            "counter": "import collections\nK = collections.Counter('a')",
+            "dispatching_method": f"{FT}def g(self): return 1\nK = functools.singledispatchmethod(g)",
+            "member_of_int_enum": "import enum\nclass E(enum.IntEnum): A = 1\nK = E.A",
+            "member_of_enum": "import enum\nclass E(enum.Enum): A = 1\nK = E.A",
+            "new_type": "import typing\nK = typing.NewType('K', int)",
+            "static_method": "K = staticmethod(abs)",
+            "type_variable": "import typing\nK = typing.TypeVar('K')",
+            "type_variables": "import typing\nK = typing.TypeVarTuple('K')",
+            "weak_dict": "import weakref\nK = weakref.WeakValueDictionary()",
+            "weak_set": "import weakref\nK = weakref.WeakSet()",
+        }.items()
+    },
+    **{
+        f"annotation_read_by_{name}": tuple(
+            f"import functools, inspect\ndef g(v{of}): pass\n{fn}" for of in (": int", "")
+        )
+        for name, fn in {
+            "full_spec": "def fn(x): return inspect.getfullargspec(g).annotations",
+            "signature_of": "def fn(x): return inspect.Signature.from_callable(g)",
+            "dispatch": "def fn(x): return functools.singledispatch(print).register(g)",
+        }.items()
+    },
+    "unpacked_alias": ("K = tuple[int]\ndef fn(x): return K", "K = next(iter(tuple[int]))\ndef fn(x): return K"),
+    "writable_view": (
+        "K = memoryview(bytes(4))\ndef fn(x): return K",
+        "K = memoryview(bytearray(4))\ndef fn(x): return K",
+    ),
+    "variance": (
+        "import typing\nK = typing.ParamSpec('K')\ndef fn(x): return K",
+        "import typing\nK = typing.ParamSpec('K', covariant=True)\ndef fn(x): return K",
+    ),
     "array_byte_order": (
         f"{NP}K = np.ones(2, '<f4')\ndef fn(x): return K",
         f"{NP}K = np.ones(2, '>f4')\ndef fn(x): return K",

@@ -56,10 +56,10 @@ def _user_class(walker: Walker, node: Node, cls: type) -> None:
     ]
     if body.imposed:
         node.fill("impose", walker.pairs(body.imposed))
-    if body.members is not None:
+    if body.is_restored:
         node.args[0] = "restored_enum"
-        members = [[name, walker.pairs(state)] for name, state in body.members.items()]
-        node.fill("restore_members", members)
+    if body.members:
+        node.fill("restore_members", [[name, walker.pairs(state)] for name, state in body.members.items()])
     virtual = registered_with(cls) if isinstance(cls, abc.ABCMeta) else []
     if virtual:
         in_order = sorted(virtual, key=lambda subclass: (subclass.__name__, subclass.__module__))

@@ -1,5 +1,6 @@
 """Describer for functions: code, namespace and closure, then defaults, attributes and the globals that they read."""
 
+import builtins
 import sys
 from collections.abc import Collection, Mapping
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
@@ -54,6 +55,9 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
         for name, cell in cells
     ]
     refs = refs_of(func.__code__)
+    own, known = func.__builtins__, vars(builtins)  # type: ignore[attr-defined]
+    if any(own.get(name) is not known.get(name) for name in refs.globals.keys() - func.__globals__.keys()):
+        raise CaptureError("a function whose globals have builtins of their own cannot be captured")
     rebinds = refs.writes_globals or refs.writes_cells or reads_whole(refs, func.__globals__)
     node.args = [walker.code(func.__code__), home, func.__name__, closure, rebinds]
     if func.__defaults__:

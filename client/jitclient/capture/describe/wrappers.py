@@ -15,6 +15,7 @@ from typing import Any
 import cloudpickle
 
 from jitclient.capture.codec.plain import Reduced
+from jitclient.capture.describe.attributes import dict_of
 from jitclient.capture.graph.nodes import Node, Value, type_name
 from jitclient.capture.graph.schedule import fingerprint_of, order_sets
 from jitclient.capture.graph.walker import Walker, describes, describes_as
@@ -31,6 +32,15 @@ _Call = tuple[Any, ...]
 """Function, followed by its arguments."""
 
 
+_OF_MAKERS = frozenset(
+    {
+        *("attrname", "cache_parameters", "data", "dispatcher", "func", "lock", "maps"),
+        *("_dirty_len", "_iterating", "_method_cache", "_pending_removals", "_remove"),
+        *("_name_", "_sort_order_", "_value_"),
+    }
+)
+"""Attributes that these objects have without anyone's doing, beside those with two underscores."""
+
 _OF_LOGGERS = frozenset({*vars(logging.Logger("")), "manager"})
 """Attributes that each logger has."""
 
@@ -43,16 +53,34 @@ def _as_cloudpickle_does(obj: Any) -> _Call:
 def _call_of_memory_view(view: memoryview) -> _Call:
     if view.format != "B" or view.ndim != 1:
         raise CaptureError("a memoryview of anything but plain bytes cannot be captured")
-    return memoryview, bytes(view)
+    return memoryview, bytes(view) if view.readonly else bytearray(view)
+
+
+def _call_of_alias(alias: types.GenericAlias) -> _Call:
+    if alias.__unpacked__:
+        return next, iter(types.GenericAlias(alias.__origin__, alias.__args__))  # type: ignore[arg-type]
+    return types.GenericAlias, alias.__origin__, alias.__args__
+
+
+def _fill_attributes(walker: Walker, node: Node, obj: Any) -> None:
+    """Let an object have the attributes that a program has set on it."""
+    own = {
+        name: value
+        for name, value in dict_of(obj).items()
+        if name not in _OF_MAKERS and not (name.startswith("__") and name.endswith("__"))
+    }
+    if own:
+        node.fill("state", walker.pairs(own), [])
 
 
 _CALLS: dict[type, Callable[[Any], _Call]] = {
     **dict.fromkeys(_AS_CLOUDPICKLE, _as_cloudpickle_does),
     **dict.fromkeys(_VIEWS, lambda view: (_VIEWS[type(view)], *gc.get_referents(view))),
     collections.ChainMap: lambda chain: (collections.ChainMap, *chain.maps),
+    collections.Counter: lambda counter: (collections.Counter, dict(counter)),
     memoryview: _call_of_memory_view,
     property: lambda prop: (property, prop.fget, prop.fset, prop.fdel),
-    types.GenericAlias: lambda alias: (types.GenericAlias, alias.__origin__, alias.__args__),
+    types.GenericAlias: _call_of_alias,
     types.MappingProxyType: lambda view: (types.MappingProxyType, *gc.get_referents(view)),
     # The evaluated form of a reference is left out, since it is computed again on demand.
     typing.ForwardRef: lambda ref: (
@@ -62,7 +90,10 @@ _CALLS: dict[type, Callable[[Any], _Call]] = {
         ref.__forward_module__,
     ),
     typing.NewType: lambda new_type: (typing.NewType, new_type.__name__, new_type.__supertype__),
-    typing.ParamSpec: lambda variable: (typing.ParamSpec, variable.__name__),
+    typing.ParamSpec: lambda variable: (
+        functools.partial(typing.ParamSpec, covariant=variable.__covariant__, contravariant=variable.__contravariant__),
+        variable.__name__,
+    ),
     typing.TypeVarTuple: lambda variable: (typing.TypeVarTuple, variable.__name__),
     **dict.fromkeys(TYPE_ALIASES, lambda alias: (type(alias), alias.__name__, alias.__value__)),
 }
@@ -74,6 +105,7 @@ _HELD_BY_MODULES = {typing.NewType, typing.ParamSpec, typing.TypeVarTuple}
 def _called(walker: Walker, node: Node, obj: Any) -> None:
     make, *args = _CALLS[type(obj)](obj)
     node.args = [walker.value(make), walker.value(tuple(args))]
+    _fill_attributes(walker, node, obj)
 
 
 describes_as("call", *_CALLS.keys() - _HELD_BY_MODULES)(_called)
@@ -86,6 +118,7 @@ def _cached_property(walker: Walker, node: Node, prop: Any) -> None:
     node.args = [walker.value(functools.cached_property), (walker.value(prop.func),)]
     if prop.attrname is not None:
         node.fill("state", [["attrname", prop.attrname]], [])
+    _fill_attributes(walker, node, prop)
 
 
 @describes_as("call", logging.Logger, logging.RootLogger)
@@ -134,6 +167,7 @@ def _dispatching_method(walker: Walker, node: Node, method: Any) -> None:
     # The calls made so far decide whether it has a cache.
     node.args = [walker.value(type(method)), (walker.value(method.func),)]
     node.fill("state", [["dispatcher", walker.value(method.dispatcher)]], [])
+    _fill_attributes(walker, node, method)
 
 
 @describes_as("cached", functools._lru_cache_wrapper, by_name=True)
@@ -145,6 +179,7 @@ def _lru_cache(walker: Walker, node: Node, cached: Any) -> None:
     parameters = cached.cache_parameters()
     maker = Node("call", None, [walker.value(functools.lru_cache), (parameters["maxsize"], parameters["typed"])])
     node.args = [maker, (walker.value(cached.__wrapped__),), _digest_of_results(walker, cached)]
+    _fill_attributes(walker, node, cached)
 
 
 _describing: list[Any] = []
@@ -233,6 +268,7 @@ def _weak_container(walker: Walker, node: Node, container: Any) -> None:
     In the daemon, its items live as long as the capture, even if nothing else there holds them.
     """
     node.args = [walker.value(type(container)), ()]
+    _fill_attributes(walker, node, container)
     if id(container) in walker.caches:
         return
     is_set = isinstance(container, weakref.WeakSet)
@@ -251,11 +287,13 @@ def _type_variable(walker: Walker, node: Node, variable: Any) -> None:
         variable.__contravariant__,
         getattr(variable, "__infer_variance__", False),
     ]
+    _fill_attributes(walker, node, variable)
 
 
 @describes_as("call")
 def _member_of_no_name(walker: Walker, node: Node, member: enum.Enum) -> None:
     node.args = [walker.value(type(member)), (walker.value(member._value_),)]
+    _fill_attributes(walker, node, member)
 
 
 def describe_enum_member(walker: Walker, member: enum.Enum) -> Value:

@@ -79,6 +79,7 @@ class Walker:
         self.unordered: list[Node] = []
         self.patches: set[Home] = set()  # names in installed modules whose values are captured
         self.packages: set[str] = set()
+        self.held: set[Home] = set()  # objects of installed modules that are captured by their names
         self.caches: set[int] = set()
         # Ids of attribute values of installed classes' instances: dictionaries among them may be caches keyed by id.
         self.keyed_by_address: set[int] = set()
@@ -121,6 +122,7 @@ class Walker:
     def installed(self, home: Home) -> Value:
         """Return the value that represents an object of an installed module."""
         self.uses_package(home[0])
+        self.held.add(home)
         # User code may refer to the object by another name.
         self.words.add(home[1])
         return Reduced("installed", home)

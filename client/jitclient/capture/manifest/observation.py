@@ -5,14 +5,23 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from inspect import CO_OPTIMIZED
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from jitclient.capture.manifest.changes import Place, changed_counters, written
 from jitclient.capture.manifest.definitions import Tree, bytes_of
 from jitclient.capture.manifest.garbage import GarbageRecorder
 from jitclient.capture.manifest.hooks import A_DEBUGGER, hook_of_thread
-from jitclient.capture.manifest.places import ABSENT, CACHE, CHANGED_PLACES, IMPORTED, LOADED, plain_name, resolve
+from jitclient.capture.manifest.places import (
+    ABSENT,
+    CACHE,
+    CHANGED_PLACES,
+    IMPORTED,
+    LOADED,
+    is_package,
+    plain_name,
+    resolve,
+)
 from jitclient.capture.manifest.reads import ambient_of, functions_below, is_observed, names_read
 from jitclient.capture.manifest.state import Digests
 from jitclient.capture.manifest.trees import ABSENT_DIGEST, OF_PROCESS, TOO_LARGE, Described, TooLargeError
@@ -55,6 +64,7 @@ class Observation:
         # The ids of all started code; the code lives as long as the traced function, so the ids stay unique.
         self._started: set[int] = set()
         self._before: dict[str, Tree] = {}
+        self._held: dict[str, Tree] = {}
         self._described = Described({}, _MAX_PARTS)
         self._code: dict[int, tuple[CodeType, dict[str, Any]]] = {}
         self._at_start: dict[str, Tree] = {}
@@ -63,6 +73,12 @@ class Observation:
         """Record the values of data now: code may change data in another way before the code that reads it starts."""
         loaded = [name for name in names if name.partition(":")[0] in self._loaded and CHANGED_PLACES not in name]
         self._at_start = {name: self._now(name) for name in loaded}
+
+    def hold(self, names: Iterable[str]) -> None:
+        """Record the classes and functions of packages that the traced function has: it may read their attributes."""
+        for name in names:
+            if is_package(name.partition(":")[0]) and isinstance(resolve(name), (type, FunctionType)):
+                self._held[name] = self._now(name)
 
     def started(self, code: CodeType, names: dict[str, Any]) -> None:
         """Record the data that `code`, which starts to run with the globals `names`, will read."""
@@ -116,7 +132,7 @@ class Observation:
         self._record_deferred()
         state: dict[str, bytes] = {}
         nonrepeatable, compared, digests = "", _Compared(), Digests()
-        for name, before in sorted(dict(self._before).items()):
+        for name, before in sorted({**self._held, **self._before}.items()):
             after = compared.now(name)
             # The trace imported a submodule.
             if before is ABSENT and type(after) is tuple and after[0] == "module":
@@ -176,8 +192,12 @@ class _Compared:
 
 
 @contextlib.contextmanager
-def observed(expected: Iterable[str] = ()) -> Iterator[Observation]:
-    """Observe the code that runs on this thread in the `with` block, which is expected to read the data under names.
+def observed(expected: Iterable[str] = (), held: Iterable[str] = ()) -> Iterator[Observation]:
+    """Observe the code that runs on this thread in the `with` block.
+
+    Args:
+        expected: names of data that it is expected to read.
+        held: names of objects that it has.
 
     Errors of the observation are recorded in `Observation.unobserved_reason`, and do not disturb that code.
     """
@@ -185,6 +205,7 @@ def observed(expected: Iterable[str] = ()) -> Iterator[Observation]:
     with contextlib.ExitStack() as stack:
         try:
             observation.expect(expected)
+            observation.hold(held)
             # The recorder listens for longer than the hook: a collection may begin between any two lines here.
             stack.callback(_end, garbage.stop, observation)
             garbage.start()

@@ -4,6 +4,7 @@ import abc
 import dataclasses
 import enum
 import types
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from jitclient.capture.user_code.ownership import is_user_function
@@ -35,12 +36,14 @@ class Body(NamedTuple):
     Attributes:
         namespace: the attributes that the class is made from.
         imposed: attributes that decorators added or changed later.
-        members: for an enum whose own code initializes its members, the attributes of each member; otherwise None.
+        members: attributes that an enum's own code or the program has set on its members.
+        is_restored: whether the enum's own code, which initializes its members, is not to run again.
     """
 
     namespace: dict[str, Any]
     imposed: dict[str, Any]
-    members: dict[str, dict[str, Any]] | None = None
+    members: Mapping[str, Mapping[str, Any]] = types.MappingProxyType({})
+    is_restored: bool = False
 
 
 def body_of(cls: type, keep_docs: bool) -> Body:
@@ -99,24 +102,28 @@ def _enum_body(cls: type[enum.Enum]) -> Body:
         for name, value in cls.__dict__.items()
         if name not in MADE_BY_PYTHON and name not in values and _is_own(name, value)
     }
+    members = {
+        name: state
+        for name, member in cls.__members__.items()
+        if name == member._name_ and (state := {k: v for k, v in vars(member).items() if not _is_of_enum(k)})
+    }
     if not any(hook in vars(base) for base in cls.__mro__ for hook in _hooks_of(base)):
-        return Body({**own, **values}, {})
+        return Body({**own, **values}, {}, members)
     if getattr(cls, "_member_type_", object) is not object:
         if any("__new_member__" in _hooks_of(base) for base in cls.__mro__):
             raise CaptureError(f"{cls.__qualname__}: an enum with a data type and its own __new__ cannot be captured")
-        return Body({**own, **values}, {})
+        return Body({**own, **values}, {}, members)
     imposed = {name: own.pop(name) for name in _ENUM_HOOKS if name in own}
-    members = {
-        name: {k: v for k, v in vars(member).items() if k not in _OF_MEMBERS}
-        for name, member in cls.__members__.items()
-        if name == member._name_
-    }
-    return Body({**own, **values}, imposed, members)
+    return Body({**own, **values}, imposed, members, is_restored=True)
 
 
 _ENUM_HOOKS = ("__init__", "__new_member__")
-_OF_MEMBERS = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_"})
 _ENUM_NAMES = frozenset({"_generate_next_value_", "_missing_"})
+
+
+def _is_of_enum(name: str) -> bool:
+    """Return whether a name is one that enums keep for themselves; some are set when they are first asked for."""
+    return name.startswith("_") and name.endswith("_")
 
 
 def _hooks_of(cls: type) -> list[str]:
