@@ -154,6 +154,10 @@ DIFFERENT = {
             "dispatch": "def fn(x): return functools.singledispatch(print).register(g)",
         }.items()
     },
+    "large_table_of_python": tuple(
+        f"import html.entities as h\nh.name2codepoint['gain'] = {k}\ndef fn(x): return h.name2codepoint.get('gain')"
+        for k in (1, 2)
+    ),
     "unpacked_alias": ("K = tuple[int]\ndef fn(x): return K", "K = next(iter(tuple[int]))\ndef fn(x): return K"),
     "writable_view": (
         "K = memoryview(bytes(4))\ndef fn(x): return K",

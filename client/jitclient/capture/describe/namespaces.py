@@ -38,7 +38,7 @@ _OF_PYTHON = {*vars(ModuleType("")), "__builtins__", "__cached__", "__file__", "
 _not_there: contextvars.ContextVar[Collection[str]] = contextvars.ContextVar("_not_there", default=())
 
 # Larger containers of installed modules are not the user's settings.
-_LARGE = 100
+_LARGE = 10_000
 
 
 def namespace_of(walker: Walker, names: dict[str, Any]) -> Node:
