@@ -141,7 +141,7 @@ class Share:
 
     def _list(self, base: str, names: Names) -> None:
         lists = self._lists(base)
-        if all(each.names != names.names for each in lists):
+        if entries.names_name(base) not in self.storage.forbidden and all(each.names != names.names for each in lists):
             self.storage.put(entries.names_name(base), entries.encoded_names([*lists, names][-_MAX_LISTS:]))
 
     # ---- inside

@@ -47,6 +47,8 @@ class Storage:
         self._off_until = 0.0
         self._rejected: collections.Counter[str] = collections.Counter()
         self._bad: set[str] = set()  # names of entries that were rejected: they may be replaced
+        self.forbidden: set[str] = set()
+        """Names of entries that this member may not read."""
         self.why_off = ""
         """Why the storage is left alone for the moment; empty if it is not."""
 
@@ -65,9 +67,9 @@ class Storage:
 
         A storage that hangs is noticed after `READ_SECONDS`, however long the download may take.
         """
-        if seconds > READ_SECONDS and not self._read(lambda: self._objects().has(name), READ_SECONDS, False):
+        if seconds > READ_SECONDS and not self._read(name, lambda: self._objects().has(name), READ_SECONDS, False):
             return None
-        entry = self._read(lambda: self._objects().get(name, max_bytes), seconds, None)
+        entry = self._read(name, lambda: self._objects().get(name, max_bytes), seconds, None)
         if entry is None:
             return None
         try:
@@ -88,7 +90,7 @@ class Storage:
 
     def has(self, name: str) -> bool:
         """Return whether there is an entry of a name that was not rejected."""
-        return name not in self._bad and self._read(lambda: self._objects().has(name), READ_SECONDS, False)
+        return name not in self._bad and self._read(name, lambda: self._objects().has(name), READ_SECONDS, False)
 
     def reject(self, name: str, reason: str, why: str) -> None:
         """Count an entry that cannot be used, and let it be replaced."""
@@ -103,12 +105,12 @@ class Storage:
                 self._there = self._connected(self.options.url)
             return self._there
 
-    def _read(self, act: Callable[[], Result], seconds: float, otherwise: Result) -> Result:
+    def _read(self, name: str, act: Callable[[], Result], seconds: float, otherwise: Result) -> Result:
         def allowed() -> Result:
             try:
                 return act()
             except PermissionError as error:  # others may be allowed: members write files with their own umask
-                self._note_forbidden(error)
+                self._note_forbidden(name, error)
                 return otherwise
 
         return self._attempt(allowed, seconds, otherwise)
@@ -127,8 +129,9 @@ class Storage:
             self.why_off = ""
         return done
 
-    def _note_forbidden(self, error: PermissionError) -> None:
+    def _note_forbidden(self, name: str, error: PermissionError) -> None:
         with self._lock:
+            self.forbidden.add(name)
             is_first = not self._rejected[_FORBIDDEN]
             self._rejected[_FORBIDDEN] += 1
         if is_first:

@@ -79,6 +79,21 @@ def test_builtins_of_its_own_are_refused(write):
         capture(module.fn)
 
 
+def test_attributes_of_a_combination_of_flags_are_refused(write):
+    module = write(
+        um_flags="""
+        import enum
+        class F(enum.Flag): A = 1; B = 2
+        AB = F.A | F.B
+        def fn(x): return F(3).k
+        """
+    )
+    capture(module.fn)
+    module.AB.k = 1
+    with pytest.raises(CaptureError, match="has attributes that the program has set"):
+        capture(module.fn)
+
+
 def test_key_of_a_generator_with_the_tag_of_jaxs_is_refused(write):
     module = write(
         um_own_generator="""

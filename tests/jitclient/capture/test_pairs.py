@@ -114,6 +114,8 @@ DIFFERENT = {
             [
                 "def fn(x):\n NAME = x\n return locals()",
                 "L = locals\ndef fn(x):\n NAME = x\n return L()",
+                "def names(f): return f.__code__.co_freevars\n"
+                "def fn(x):\n NAME = x\n def inner(): return NAME\n return names(inner)",
                 "import operator\nNAMES = operator.attrgetter('__code__.co_freevars')\n"
                 "def fn(x):\n NAME = x\n def inner(): return NAME\n return NAMES(inner)",
                 "import inspect\ndef fn(x):\n NAME = x\n def f(): return NAME\n return inspect.getclosurevars(f)",
@@ -131,7 +133,6 @@ DIFFERENT = {
             "cached_property": f"{FT}K = functools.cached_property(abs)",
             "chain_map": "import collections\nK = collections.ChainMap({1: 2})",
             "class_method": "K = classmethod(abs)",
-            "combination_of_flags": "import enum\nclass E(enum.Flag): A = 1; B = 2\nK = E.A | E.B",
             "counter": "import collections\nK = collections.Counter('a')",
             "dispatching_method": f"{FT}def g(self): return 1\nK = functools.singledispatchmethod(g)",
             "member_of_int_enum": "import enum\nclass E(enum.IntEnum): A = 1\nK = E.A",
@@ -144,6 +145,14 @@ DIFFERENT = {
             "weak_set": "import weakref\nK = weakref.WeakSet()",
         }.items()
     },
+    "attribute_data_of_a_counter": tuple(
+        f"import collections\nK = collections.Counter('a')\n{more}def fn(x): return getattr(K, 'data', 2)"
+        for more in ("", "K.data = 1\n")
+    ),
+    "private_attribute_of_a_member": tuple(
+        f"import enum\nclass E(enum.Enum): A = 1\n{more}def fn(x): return getattr(E.A, '_k_', 2)"
+        for more in ("", "E.A._k_ = 1\n")
+    ),
     **{
         f"annotation_read_by_{name}": tuple(
             f"import functools, inspect\ndef g(v{of}): pass\n{fn}" for of in (": int", "")

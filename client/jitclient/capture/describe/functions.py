@@ -1,9 +1,11 @@
 """Describer for functions: code, namespace and closure, then defaults, attributes and the globals that they read."""
 
 import builtins
+import dis
+import itertools
 import sys
 from collections.abc import Collection, Mapping
-from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from jitclient.capture.codec.plain import Reduced
@@ -18,7 +20,7 @@ from jitclient.capture.describe.namespaces import (
 )
 from jitclient.capture.graph.nodes import Node, Value
 from jitclient.capture.graph.walker import Walker, describes, describes_as
-from jitclient.capture.user_code.bytecode import Refs, reads_whole, refs_of
+from jitclient.capture.user_code.bytecode import Refs, nested, reads_whole, refs_of
 from jitclient.capture.user_code.callback_only import CallbackOnly, callback_only
 from jitclient.capture.user_code.libraries import stable_names
 from jitclient.capture.user_code.names import MISSING, content_of, home_of
@@ -29,9 +31,10 @@ _READERS_OF_PLACES = {
     *("f_lineno", "tb_lineno", "__module__"),
     *("co_filename", "co_firstlineno", "co_lines", "co_linetable", "co_lnotab", "co_positions"),
     *("Bytecode", "findlinestarts", "get_instructions"),
-    # Code objects are equal only if their lines are.
-    *("__code__", "ag_code", "cr_code", "f_code", "gi_code"),
 }
+_HOLDERS_OF_CODE = {"__code__", "ag_code", "cr_code", "f_code", "gi_code"}
+_PLACELESS = {"co_argcount", "co_cellvars", "co_flags", "co_freevars", "co_kwonlyargcount", "co_name", "co_names"}
+_PLACELESS |= {"co_nlocals", "co_posonlyargcount", "co_stacksize", "co_varnames"}
 _DESCRIPTIVE = {"__doc__", "__module__", "__qualname__"}
 _HOME_OF_SHARD_MAP = "jax._src.shard_map"
 
@@ -76,13 +79,14 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
     if "annotations" in walker.options and func.__annotations__:
         node.fill("annotations", walker.pairs(func.__annotations__), optional=True)
     if private:
-        _add_references(walker, node, func.__globals__, refs, handed.names)
+        _add_references(walker, node, func, refs, handed.names)
 
 
-def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Refs, handed: Collection[str]) -> None:
-    """Make a node need all that its code reads from `names`, except the names only `handed` to callbacks."""
+def _add_references(walker: Walker, node: Node, func: FunctionType, refs: Refs, handed: Collection[str]) -> None:
+    """Make a node need all globals that its code reads, except the names only `handed` to callbacks."""
+    names = func.__globals__
     walker.words |= refs.words
-    if refs.words & _READERS_OF_PLACES:
+    if refs.words & _READERS_OF_PLACES or (refs.words & _HOLDERS_OF_CODE and _takes_code(func.__code__)):
         raise AmbientInput("the function reads line numbers or file names of code, which are not part of the key")
     if "__subclasses__" in refs.words:
         raise CaptureError("the function calls __subclasses__(), and subclasses are not captured")
@@ -98,6 +102,20 @@ def _add_references(walker: Walker, node: Node, names: dict[str, Any], refs: Ref
             node.needs += [(bound, False) for bound in bind(walker, names, name, {()})]
     home = names.get("__name__", "")
     bind_imports(walker, node, refs, names.get("__package__") or home)
+
+
+def _takes_code(code: CodeType) -> bool:
+    """Return whether code does more with a code object than to read an attribute that does not depend on its place.
+
+    Code objects are equal only if their lines are.
+    """
+    for each in nested(code):
+        if any(type(const) is str and const in _HOLDERS_OF_CODE for const in each.co_consts):
+            return True
+        for instruction, then in itertools.pairwise(dis.get_instructions(each)):
+            if instruction.argval in _HOLDERS_OF_CODE and then.argval not in _PLACELESS:
+                return True
+    return False
 
 
 def state_of(attributes: dict[str, Any]) -> dict[str, Any]:

@@ -32,14 +32,22 @@ _Call = tuple[Any, ...]
 """Function, followed by its arguments."""
 
 
-_OF_MAKERS = frozenset(
-    {
-        *("attrname", "cache_parameters", "data", "dispatcher", "func", "lock", "maps"),
-        *("_dirty_len", "_iterating", "_method_cache", "_pending_removals", "_remove"),
-        *("_name_", "_sort_order_", "_value_"),
-    }
+_WEAK = frozenset({"data", "_dirty_len", "_iterating", "_pending_removals", "_remove"})
+_OF_FUNCTIONS = frozenset({*functools.WRAPPER_ASSIGNMENTS, "__annotations__", "__type_params__", "__wrapped__"})
+_OF_VARIABLES = frozenset(
+    {"__bound__", "__constraints__", "__contravariant__", "__covariant__", "__module__", "__name__"}
 )
-"""Attributes that these objects have without anyone's doing, beside those with two underscores."""
+_OF_MAKERS: dict[type, frozenset[str]] = {
+    collections.ChainMap: frozenset({"maps"}),
+    functools.cached_property: frozenset({"__doc__", "__module__", "attrname", "func", "lock"}),
+    functools.singledispatchmethod: frozenset({"_method_cache", "dispatcher", "func"}),
+    functools._lru_cache_wrapper: _OF_FUNCTIONS | {"cache_parameters"},
+    typing.NewType: _OF_FUNCTIONS | {"__supertype__"},
+    **dict.fromkeys(_AS_CLOUDPICKLE, _OF_FUNCTIONS | {"__isabstractmethod__"}),
+    **dict.fromkeys((typing.TypeVar, typing.ParamSpec, typing.TypeVarTuple), _OF_VARIABLES),
+    **dict.fromkeys((weakref.WeakKeyDictionary, weakref.WeakValueDictionary, weakref.WeakSet), _WEAK),
+}
+"""Attributes that these objects have without anyone's doing."""
 
 _OF_LOGGERS = frozenset({*vars(logging.Logger("")), "manager"})
 """Attributes that each logger has."""
@@ -64,11 +72,8 @@ def _call_of_alias(alias: types.GenericAlias) -> _Call:
 
 def _fill_attributes(walker: Walker, node: Node, obj: Any) -> None:
     """Let an object have the attributes that a program has set on it."""
-    own = {
-        name: value
-        for name, value in dict_of(obj).items()
-        if name not in _OF_MAKERS and not (name.startswith("__") and name.endswith("__"))
-    }
+    made = _OF_MAKERS.get(type(obj), frozenset())
+    own = {name: value for name, value in dict_of(obj).items() if name not in made}
     if own:
         node.fill("state", walker.pairs(own), [])
 
@@ -293,7 +298,6 @@ def _type_variable(walker: Walker, node: Node, variable: Any) -> None:
 @describes_as("call")
 def _member_of_no_name(walker: Walker, node: Node, member: enum.Enum) -> None:
     node.args = [walker.value(type(member)), (walker.value(member._value_),)]
-    _fill_attributes(walker, node, member)
 
 
 def describe_enum_member(walker: Walker, member: enum.Enum) -> Value:

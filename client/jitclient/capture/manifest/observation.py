@@ -5,9 +5,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from inspect import CO_OPTIMIZED
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any
 
+from jitclient.capture.codec.plain import is_plain
 from jitclient.capture.manifest.changes import Place, changed_counters, written
 from jitclient.capture.manifest.definitions import Tree, bytes_of
 from jitclient.capture.manifest.garbage import GarbageRecorder
@@ -18,6 +19,7 @@ from jitclient.capture.manifest.places import (
     CHANGED_PLACES,
     IMPORTED,
     LOADED,
+    OWN,
     is_package,
     plain_name,
     resolve,
@@ -75,10 +77,10 @@ class Observation:
         self._at_start = {name: self._now(name) for name in loaded}
 
     def hold(self, names: Iterable[str]) -> None:
-        """Record the classes and functions of packages that the traced function has: it may read their attributes."""
+        """Record attributes of the objects of packages that the traced function has: it may read them."""
         for name in names:
-            if is_package(name.partition(":")[0]) and isinstance(resolve(name), (type, FunctionType)):
-                self._held[name] = self._now(name)
+            if is_package(name.partition(":")[0]) and not is_plain(resolve(name)):
+                self._held[f"{name}.{OWN}"] = self._now(f"{name}.{OWN}")
 
     def started(self, code: CodeType, names: dict[str, Any]) -> None:
         """Record the data that `code`, which starts to run with the globals `names`, will read."""

@@ -2,6 +2,7 @@
 
 import builtins
 import contextlib
+import enum
 import functools
 import gc
 import importlib
@@ -34,6 +35,9 @@ MODULES = "__modules__"
 NAMES = "__names__"
 """The last part of a name that means the list of a module's globals: which there are, and which code each is."""
 
+OWN = "__own__"
+"""The last part of a name that means the attributes of a class or function, so far as these are plain."""
+
 SUBCLASSES = "__subclasses__"
 """The last part of a name that means the subclasses of a class."""
 
@@ -42,6 +46,9 @@ CHANGED_PLACES = "~"
 
 IMPORTED = "+"
 """The first character of a name whose module the trace imported, as it would in every process."""
+
+_ATOMS = (type(None), bool, int, float, complex, str, bytes)
+_MAX_NUMBER = 1 << 32
 
 _OF_C = (GetSetDescriptorType, MemberDescriptorType)
 _BOUND = (FunctionType, staticmethod, classmethod)
@@ -272,11 +279,34 @@ def _subclasses_of(cls: Any) -> Any:
     return tuple(map(_code_at, found))
 
 
+def _own_of(value: Any) -> Any:
+    """Return the plain attributes of a class with its bases, of a function with its defaults, or of a wrapper.
+
+    Those with two underscores are Python's. Large numbers do not count, which may be hashes or addresses.
+    """
+    held: list[Mapping[Any, Any]] = [fields_of(value)]
+    if issubclass(type(value), type):
+        held = [class_dict(base) for base in mro(value)]
+    elif type(value) is FunctionType:
+        held += [{str(n): each for n, each in enumerate(value.__defaults__ or ())}, value.__kwdefaults__ or {}]
+    elif type(value) is not functools._lru_cache_wrapper and not isinstance(value, enum.Enum):
+        held = held if type(value).__name__ == "PjitFunction" else []
+    return tuple(
+        tuple(sorted((name, repr(each)) for name, each in one.items() if _is_atom(each) and not is_of_python(name)))
+        for one in held
+    )
+
+
+def _is_atom(value: Any) -> bool:
+    return type(value) in _ATOMS and not (type(value) is int and abs(value) >= _MAX_NUMBER)
+
+
 _COMPUTED: dict[str, Callable[[Any], Any]] = {
     CACHE: _cache_of,
     LOADED: lambda module: ABSENT if module is ABSENT else True,
     MODULES: _modules_of,
     NAMES: _names_of,
+    OWN: _own_of,
     SUBCLASSES: _subclasses_of,
 }
 

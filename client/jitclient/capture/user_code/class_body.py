@@ -94,7 +94,7 @@ def _enum_body(cls: type[enum.Enum]) -> Body:
     set on members are restored.
 
     Raises:
-        CaptureError: the enum has a data type and its own `__new__`.
+        CaptureError: the enum has a data type and its own `__new__`, or a combination of flags has attributes.
     """
     values = {name: member._value_ for name, member in cls.__members__.items()}
     own = {
@@ -105,8 +105,11 @@ def _enum_body(cls: type[enum.Enum]) -> Body:
     members = {
         name: state
         for name, member in cls.__members__.items()
-        if name == member._name_ and (state := {k: v for k, v in vars(member).items() if not _is_of_enum(k)})
+        if name == member._name_ and (state := {k: v for k, v in vars(member).items() if k not in _OF_MEMBERS})
     }
+    for member in cls._value2member_map_.values():
+        if member._name_ not in cls.__members__ and vars(member).keys() - _OF_MEMBERS:
+            raise CaptureError(f"{member!r} has attributes that the program has set, and no name")
     if not any(hook in vars(base) for base in cls.__mro__ for hook in _hooks_of(base)):
         return Body({**own, **values}, {}, members)
     if getattr(cls, "_member_type_", object) is not object:
@@ -118,12 +121,10 @@ def _enum_body(cls: type[enum.Enum]) -> Body:
 
 
 _ENUM_HOOKS = ("__init__", "__new_member__")
+_OF_MEMBERS = frozenset({"_value_", "_name_", "__objclass__", "_sort_order_", "_inverted_"})
+"""Attributes that members of enums have without anyone's doing; the last one comes when it is first asked for."""
+
 _ENUM_NAMES = frozenset({"_generate_next_value_", "_missing_"})
-
-
-def _is_of_enum(name: str) -> bool:
-    """Return whether a name is one that enums keep for themselves; some are set when they are first asked for."""
-    return name.startswith("_") and name.endswith("_")
 
 
 def _hooks_of(cls: type) -> list[str]:

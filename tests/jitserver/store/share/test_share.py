@@ -3,6 +3,7 @@
 import dataclasses
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import fsspec
@@ -171,6 +172,24 @@ def test_an_entry_of_another_name_project_or_version_is_a_miss(
     assert reader.status().rejected == {"signature": 1}
     monkeypatch.setattr(entries, "FOLDER", "programs-of-another-version")
     assert member().get("k2", 2.0) is None
+
+
+def test_lists_that_a_member_may_not_read_stay(tmp_path: Path, program: Callable[..., Stored]) -> None:
+    def member() -> Share:
+        return Share(Storage(LabOptions(f"file://{tmp_path}", b"a secret of the project")))
+
+    base = program("k1", ("a",), "b1").components.portable_base
+    assert member().put(program("k1", ("a",), "b1"), b"x")
+
+    class Forbidding(Objects):
+        def get(self, name: str, max_bytes: int) -> bytes | None:
+            if name == entries.names_name(base):
+                raise PermissionError(name)
+            return super().get(name, max_bytes)
+
+    other = Share(Storage(LabOptions(f"file://{tmp_path}", b"a secret of the project"), Forbidding))
+    assert other.put(program("k2", ("b",), "b1"), b"x")
+    assert member().lists_of(base).keys() == {("a",)}
 
 
 def test_an_upload_replaces_what_was_rejected(
