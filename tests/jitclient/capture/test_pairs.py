@@ -139,8 +139,8 @@ DIFFERENT = {
             "member_of_enum": "import enum\nclass E(enum.Enum): A = 1\nK = E.A",
             "new_type": "import typing\nK = typing.NewType('K', int)",
             "static_method": "K = staticmethod(abs)",
-            "type_variable": "import typing\nK = typing.TypeVar('K')",
-            "type_variables": "import typing\nK = typing.TypeVarTuple('K')",
+            # Of later versions, nothing shows the attributes.
+            **({"type_variable": "import typing\nK = typing.TypeVar('K')"} if sys.version_info < (3, 12) else {}),
             "weak_dict": "import weakref\nK = weakref.WeakValueDictionary()",
             "weak_set": "import weakref\nK = weakref.WeakSet()",
         }.items()
