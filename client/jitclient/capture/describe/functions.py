@@ -58,7 +58,7 @@ def _function(walker: Walker, node: Node, func: FunctionType) -> None:
         for name, cell in cells
     ]
     refs = refs_of(func.__code__)
-    own, known = func.__builtins__, vars(builtins)  # type: ignore[attr-defined]
+    own, known = func.__builtins__, vars(builtins)
     if any(own.get(name) is not known.get(name) for name in refs.globals.keys() - func.__globals__.keys()):
         raise CaptureError("a function whose globals have builtins of their own cannot be captured")
     rebinds = refs.writes_globals or refs.writes_cells or reads_whole(refs, func.__globals__)
