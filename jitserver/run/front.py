@@ -100,7 +100,8 @@ def _run_in_helper(command: Command) -> str:
 
 
 def _request_run(command: Command, relay: Relay) -> str:
-    address = helper_address.of_key(process_facts.key(process_facts.facts()))
+    terminal = os.isatty(1)
+    address = helper_address.of_key(process_facts.key(process_facts.facts(terminal=terminal)))
     request = Request.of_this_process(command, relay.has_terminal)
     if not {0, 1, 2} <= set(request.fds):
         return "standard input, output or error is closed"
@@ -109,7 +110,7 @@ def _request_run(command: Command, relay: Relay) -> str:
     try:
         sock = helper_address.connect(address)
     except DaemonError:
-        helper_address.start_at_exit(address, python_options())
+        helper_address.start_at_exit(address, python_options(), terminal)
         return "no helper is ready for this command. A helper is started for the next one."
     with sock, relay.signals():
         try:

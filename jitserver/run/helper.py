@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NoReturn
 
 from jitclient.capture.graph import set_order
@@ -41,16 +41,16 @@ _FAILED = 255  # not the number of any system error
 _EXIT_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def main(path: str, seeded: str = "") -> None:
+def main(path: str, *options: str) -> None:
     """Serve at a path; in each forked process, run the program that a command asks for.
 
     Args:
         path: path of the socket.
-        seeded: `helper_address.HAS_SEED` if the hash seed is not the user's own.
+        options: `helper_address.HAS_SEED`, `helper_address.HAS_TERMINAL`, or none.
     """
     # A package that it imports may jit functions, and a report is that of a run.
     first_use.forget()
-    run = Helper(helper_address.address_of(path), seeded == helper_address.HAS_SEED).serve()
+    run = Helper(helper_address.address_of(path), options).serve()
     if run is None:
         os._exit(0)
     run()
@@ -59,19 +59,20 @@ def main(path: str, seeded: str = "") -> None:
 class Helper:
     """Single helper, with its socket, its lock and its preloaded modules."""
 
-    def __init__(self, address: Address, has_seed: bool) -> None:
+    def __init__(self, address: Address, options: Collection[str]) -> None:
         self._address = address
         self._key = address.path.stem.removeprefix("run-")
         self._cwd = os.getcwd()
         self._environment = process_facts.variables()
         self._attributes = ProcessAttributes(own_umask())
-        if has_seed:
+        if helper_address.HAS_SEED in options:
             # The user has not set this variable, so runs and their child processes must not see it. Only the order of
             # sets in the runs follows from it.
             os.environ.pop("PYTHONHASHSEED", None)
             set_order.share_seed()
         self._lock = open_lock(address.lock_path)
-        self._imports = Imports(self._key, self._exit_with_daemon)
+        self._terminal = helper_address.HAS_TERMINAL in options
+        self._imports = Imports(self._key, self._exit_with_daemon, self._terminal)
         self._wake_read, self._wake_write = os.pipe()
         self._listener: socket.socket
         self._daemon: int | None = None
@@ -82,7 +83,7 @@ class Helper:
         if not try_lock(self._lock):
             # Another helper serves at this address.
             return None
-        if process_facts.key(process_facts.facts(directories=sys.path)) != self._key:
+        if process_facts.key(process_facts.facts(directories=sys.path, terminal=self._terminal)) != self._key:
             # For instance, the program that started this helper has changed a resource limit.
             return None
         helpers.note(self._lock.fileno())

@@ -18,7 +18,9 @@ _PROGRAM = (
     "import sys; sys.flags.safe_path or sys.path.pop(0); from jitserver.run.helper import main; main(*sys.argv[1:])"
 )
 HAS_SEED = "has-seed"
-"""Second argument of a helper whose hash seed is not the user's."""
+"""Argument of a helper whose hash seed is not the user's."""
+HAS_TERMINAL = "has-terminal"
+"""Argument of a helper whose imports see a terminal."""
 
 _CONNECT_SECONDS = 0.5
 
@@ -54,24 +56,25 @@ def kill(sock: socket.socket) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def start_at_exit(address: Address, options: Sequence[str]) -> None:
+def start_at_exit(address: Address, options: Sequence[str], terminal: bool) -> None:
     """Start a helper when this process exits, so that the start takes no time from the running program."""
     environment, cwd, pid, umask = process_facts.variables(), os.getcwd(), os.getpid(), own_umask()
 
     def start() -> None:
         if os.getpid() == pid:
             os.umask(umask)  # that of the program is of no concern to a helper
-            _start(address, options, environment, cwd)
+            _start(address, options, terminal, environment, cwd)
 
     atexit.register(start)
 
 
-def _start(address: Address, options: Sequence[str], environment: dict[bytes, bytes], cwd: str) -> None:
+def _start(address: Address, options: Sequence[str], terminal: bool, environment: dict[bytes, bytes], cwd: str) -> None:
     # Imported late: most commands need no helper.
     from jitserver.run import helpers, history
 
     if helpers.is_memory_short():
         return
+    words = [os.fspath(address.path), *([HAS_TERMINAL] if terminal else [])]
     seed = {} if b"PYTHONHASHSEED" in environment else {b"PYTHONHASHSEED": b"%d" % history.hash_seed()}
     # Without a helper, the next command is as slow as this one.
     with contextlib.suppress(OSError):
@@ -79,7 +82,7 @@ def _start(address: Address, options: Sequence[str], environment: dict[bytes, by
         with open(os.devnull, "rb") as nothing, open(log_of(address), "ab", opener=_open_private) as log:
             os.posix_spawn(
                 sys.executable,
-                [sys.executable, *options, "-c", _PROGRAM, os.fspath(address.path), *([HAS_SEED] if seed else [])],
+                [sys.executable, *options, "-c", _PROGRAM, *words, *([HAS_SEED] if seed else [])],
                 {**environment, **seed},
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, nothing.fileno(), 0),

@@ -5,7 +5,7 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Iterable, Set
 from os import stat as own_stat  # which the audit does not note
 from typing import Any
 
@@ -21,8 +21,9 @@ CWD_ATTRIBUTES = {"multiprocessing.process": "ORIGINAL_DIR", "rich": "_IMPORT_CW
 _CWD_READERS = (*CWD_ATTRIBUTES, "tempfile")
 """Modules that may ask for the working directory: their stored value is corrected, or used as a last resort only."""
 
-_TERMINAL_FUNCTIONS = ("isatty", "get_terminal_size")
-"""Functions of `os` that tell about terminals."""
+_STREAMS = (0, 1, 2)
+_SIZE = -1
+"""What imports ask about terminals: whether a standard stream is one, by its number; and how large it is."""
 
 _SYSTEM_DIRECTORIES = ("/dev/", "/proc/", "/sys/")
 """Directories of system files, which have no lasting modification times and change only with the machine."""
@@ -40,9 +41,15 @@ class ImportAudit:
         has_read: an input of an import that is different in each run; empty if there is none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, terminal: bool) -> None:
+        """Record nothing yet.
+
+        Args:
+            terminal: whether the imports see the standard streams as terminals.
+        """
         self.has_read = ""
-        self._ask_for_terminals: set[str] = set()
+        self._terminal = terminal
+        self._askers: dict[int, set[str]] = {number: set() for number in (*_STREAMS, _SIZE)}
         self._find_temporary_directory: set[str] = set()
         self._relative: set[str] = set()
         self._read: set[str] = set()
@@ -67,12 +74,15 @@ class ImportAudit:
             if _caller().partition(".")[0] not in OWN_PACKAGES:
                 self.has_read = "the arguments of the program"
 
-        def noting_terminals(function: Callable[..., Any]) -> Callable[..., Any]:
-            def ask(*arguments: Any) -> Any:
-                self._ask_for_terminals.update(running_modules())
-                return function(*arguments)
+        def isatty(number: int) -> bool:
+            if number not in _STREAMS:
+                return own_isatty(number)
+            self._askers[number].update(running_modules())
+            return self._terminal
 
-            return ask
+        def get_terminal_size(*arguments: Any) -> Any:
+            self._askers[_SIZE].update(running_modules())
+            return own_get_terminal_size(*arguments)
 
         def note_path(path: Any, absolute: set[str]) -> None:
             if isinstance(path, (str, bytes, os.PathLike)):
@@ -97,16 +107,17 @@ class ImportAudit:
                 note_path(file, self._read)
             return own_open(file, mode, *arguments, **options)
 
-        for name in _TERMINAL_FUNCTIONS:
-            self._replacement.put(os, name, noting_terminals(getattr(os, name)))
-        for stream in (sys.stdin, sys.stdout, sys.stderr):
-            self._replacement.put(stream, "isatty", noting_terminals(stream.isatty))
+        own_isatty, own_get_terminal_size = os.isatty, os.get_terminal_size
+        for function in (isatty, get_terminal_size):
+            self._replacement.put(os, function.__name__, function)
+        for number, stream in zip(_STREAMS, (sys.stdin, sys.stdout, sys.stderr), strict=True):
+            self._replacement.put(stream, "isatty", lambda number=number: isatty(number))
         # Each look-up: an import that keeps the list, as in a default argument, would have the helper's in each run.
         self._replacement.watch(sys, "argv", read_arguments)
         own_getcwd, own_open = os.getcwd, builtins.open
         own_listdir, own_scandir = os.listdir, os.scandir
-        for function in (getcwd, listdir, scandir):
-            self._replacement.put(os, function.__name__, function)
+        for look in (getcwd, listdir, scandir):
+            self._replacement.put(os, look.__name__, look)
         self._replacement.put(os, "stat", audited_stat)
         self._replacement.put(builtins, "open", audited_open)
         self._replacement.put(io, "open", audited_open)
@@ -138,9 +149,14 @@ class ImportAudit:
         """
         return next((path for path in self._relative if os.path.lexists(os.path.join(cwd, path))), "")
 
-    def ask_for_terminals(self, modules: Set[str]) -> bool:
-        """Return whether the imports of modules asked about a terminal; helpers have none."""
-        return not modules.isdisjoint(self._ask_for_terminals)
+    def differs_in_terminals(self, modules: Set[str]) -> str:
+        """Return what imports of modules asked about terminals and would find otherwise now; empty if nothing."""
+        for number in _STREAMS:
+            if not modules.isdisjoint(self._askers[number]) and os.isatty(number) != self._terminal:
+                answer = "no" if self._terminal else "yes"
+                return f"imports ask whether file {number} is a terminal, and the answer is {answer} now"
+        asks_size = not modules.isdisjoint(self._askers[_SIZE])
+        return "imports ask how large the terminal is" if asks_size and any(map(os.isatty, _STREAMS)) else ""
 
     def find_temporary_directory(self, modules: Set[str]) -> bool:
         """Return whether the imports of modules asked for the directory for temporary files, which Python stores."""

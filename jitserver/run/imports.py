@@ -54,14 +54,15 @@ class Imports:
         operations: recipes of the operations that are still to be prepared.
     """
 
-    def __init__(self, helper: str, before_each: Callable[[], None]) -> None:
+    def __init__(self, helper: str, before_each: Callable[[], None], terminal: bool) -> None:
         """Import nothing yet.
 
         Args:
             helper: the key that selects the helper.
             before_each: is called before each import.
+            terminal: whether the imports see terminals.
         """
-        self.audit = ImportAudit()
+        self.audit = ImportAudit(terminal)
         self.seeding = Seeding()
         self._graph = ImportGraph(process_state.note_imports)
         self._environment = EnvironmentLog()

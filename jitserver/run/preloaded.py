@@ -184,8 +184,9 @@ class Preloaded:
         files = self._audit.finds_other_files(".")
         if files:
             return {}, f"imports read {files} in the working directory"
-        if self._audit.ask_for_terminals({*names}) and any(map(os.isatty, range(3))):
-            return {}, "imports ask whether there is a terminal, and there is one"
+        terminals = self._audit.differs_in_terminals({*names})
+        if terminals:
+            return {}, terminals
         written, variable = self._environment.replay(set(names), os.environ)
         if variable:
             return {}, f"environment variable {variable} differs from its value when the helper imported {name}"

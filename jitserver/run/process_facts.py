@@ -36,12 +36,15 @@ _RIGHTS = ("Cap", "Gid", "Groups", "Mems_allowed_list", "NoNewPrivs", "Seccomp",
 _FILES = ("coredump_filter", "limits", "loginuid", "oom_score_adj", "personality", "sessionid", "timerslack_ns")
 
 
-def facts(environment: Mapping[str, str] = os.environ, directories: Iterable[str] | None = None) -> dict[str, object]:
+def facts(
+    environment: Mapping[str, str] = os.environ, directories: Iterable[str] | None = None, *, terminal: bool
+) -> dict[str, object]:
     """Return the facts that must be equal, by subject, as plain values.
 
     Args:
         environment: the environment variables.
         directories: directories to search for modules, without the one that Python puts first for a script.
+        terminal: whether standard output is a terminal, as imports see it: JAX's ask, and keep the answer.
     """
     return {
         "interpreter": [
@@ -52,6 +55,7 @@ def facts(environment: Mapping[str, str] = os.environ, directories: Iterable[str
             str(sys._xoptions),
             str(sys.warnoptions),
         ],
+        "terminal": terminal,
         "streams": [stream_settings(stream) for stream in (sys.stdin, sys.stdout, sys.stderr)],
         "module directories": list(own_directories() if directories is None else directories),
         "variables": sorted(native_variables(environment).items()),

@@ -130,6 +130,16 @@ class Environment:
         script = self.script("pass", "warming.py")
         self._until(lambda: not self.run("--verbose", script, env=env).stderr, "a helper", SECONDS)
 
+    def warm_terminal(self) -> None:
+        """Has another helper ready, for runs whose output is a terminal."""
+        script = self.script("pass", "warming.py")
+        outer, inner = os.openpty()
+        try:
+            self._until(lambda: not self.run("--verbose", script, stdout=inner).stderr, "a helper", SECONDS)
+        finally:
+            os.close(outer)
+            os.close(inner)
+
     def helpers(self) -> list[int]:
         return [int(words[0]) for path in self.locks() if (words := path.read_text().split())]
 

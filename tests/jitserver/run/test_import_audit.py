@@ -24,7 +24,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_nothing_has_changed(site: Path) -> None:
-    audit = ImportAudit()
+    audit = ImportAudit(terminal=False)
     for _ in range(2):
         with audit:
             importlib.import_module("looked_at")
@@ -32,14 +32,14 @@ def test_nothing_has_changed(site: Path) -> None:
 
 
 def test_what_is_installed_during_imports_is_a_change(site: Path) -> None:
-    audit = ImportAudit()
+    audit = ImportAudit(terminal=False)
     with audit:
         (site / "another-2.dist-info").mkdir()
     assert audit.changed() == f"{site} has changed since it was imported"
 
 
 def test_what_changed_before_further_imports_is_a_change(site: Path) -> None:
-    audit = ImportAudit()
+    audit = ImportAudit(terminal=False)
     with audit:
         importlib.import_module("looked_at")
     (site / "looked_at.py").write_text("VERSION = 2")
@@ -52,7 +52,7 @@ def test_another_version_of_the_same_size_and_time_is_a_change(site: Path) -> No
     file = site / "looked_at.py"
     file.write_text("VERSION = 1")
     os.utime(file, (1, 1))
-    audit = ImportAudit()
+    audit = ImportAudit(terminal=False)
     with audit:
         importlib.import_module("looked_at")
     file.write_text("VERSION = 2")
@@ -68,7 +68,7 @@ def test_what_comes_where_imports_looked_is_a_change(look: str, site: Path) -> N
         f"import os, pathlib\nfolder = {str(site / 'settings')!r}\npath = folder + '/rc'\n{look}\n"
     )
     (site / "settings").mkdir()
-    audit = ImportAudit()
+    audit = ImportAudit(terminal=False)
     with audit:
         importlib.import_module("looked_at")
     assert audit.changed() == ""
@@ -78,7 +78,7 @@ def test_what_comes_where_imports_looked_is_a_change(look: str, site: Path) -> N
 
 def test_a_path_of_the_working_folder_for_which_imports_looked(site: Path) -> None:
     (site / "looked_at.py").write_text("import pathlib\npathlib.Path('rc').exists()\n")
-    audit = ImportAudit()
+    audit = ImportAudit(terminal=False)
     with audit:
         importlib.import_module("looked_at")
     assert audit.finds_other_files(str(site)) == ""
@@ -98,7 +98,7 @@ READS = {
 @pytest.mark.parametrize("read", READS)
 def test_an_import_that_reads_the_arguments_is_noted(read: str, site: Path) -> None:
     (site / "looked_at.py").write_text(f"import sys\n{READS[read]}\n")
-    own, audit = sys.argv, ImportAudit()
+    own, audit = sys.argv, ImportAudit(terminal=False)
     with audit:
         found = importlib.import_module("looked_at")
     assert audit.has_read == "the arguments of the program"
@@ -117,7 +117,7 @@ except AttributeError as error:
     absent = str(error), error.name, error.obj
 """
     )
-    audit = ImportAudit()
+    audit = ImportAudit(terminal=False)
     with audit:
         found = importlib.import_module("looked_at")
     assert type(found) is ModuleType  # Python makes each module with `type(sys)`
@@ -130,7 +130,7 @@ except AttributeError as error:
 def test_an_import_may_set_the_arguments(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (site / "looked_at.py").write_text("import sys\nsys.argv = ['set']\n")
     monkeypatch.setattr(sys, "argv", [])
-    audit = ImportAudit()
+    audit = ImportAudit(terminal=False)
     with audit:
         importlib.import_module("looked_at")
     assert sys.argv == ["set"]  # noted as a change of the state of the process
@@ -138,7 +138,7 @@ def test_an_import_may_set_the_arguments(site: Path, monkeypatch: pytest.MonkeyP
 
 def test_arguments_that_are_not_read_are_not_noted(site: Path) -> None:
     (site / "looked_at.py").write_text("import sys\ndef main(): return sys.argv\n")
-    audit = ImportAudit()
+    audit = ImportAudit(terminal=False)
     with audit:
         importlib.import_module("looked_at")
     assert audit.has_read == ""
@@ -153,19 +153,26 @@ def test_the_modules_that_ask_about_a_terminal_are_noted(ask: str, site: Path, m
     (site / "looked_at.py").write_text(f"import os, shutil, sys\ndef ask(): return {ask}\n")
     (site / "asks.py").write_text("import looked_at\nlooked_at.ask()\n")
     monkeypatch.delitem(sys.modules, "asks", raising=False)
-    audit = ImportAudit()
+    audit = ImportAudit(terminal=False)
+
+    def differs(modules: set[str]) -> str:
+        """What would differ on a terminal."""
+        with monkeypatch.context() as context:
+            context.setattr(os, "isatty", lambda _: True)
+            return audit.differs_in_terminals(modules)
+
     with audit:
         importlib.import_module("looked_at")
-        assert not audit.ask_for_terminals({"looked_at"})
+        assert not differs({"looked_at"})
         importlib.import_module("asks")
-    assert audit.ask_for_terminals({"asks"})
-    assert not audit.ask_for_terminals({"pytest"})
     assert "isatty" not in vars(sys.stdout)
+    assert differs({"asks"})
+    assert not differs({"pytest"})
 
 
 def test_files_of_the_system_have_no_times(site: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (site / "looked_at.py").write_text("import os\nopen('/proc/self/status').close()\nos.listdir('/proc/self/fd')\n")
-    audit = ImportAudit()
+    audit = ImportAudit(terminal=False)
     with audit:
         importlib.import_module("looked_at")
     assert not any(path.startswith("/proc/") for path in audit._files)
@@ -176,7 +183,7 @@ def test_files_that_imports_make_are_no_input(site: Path, tmp_path_factory: pyte
     made = folder / "made"
     lines = f"with tempfile.NamedTemporaryFile(dir={str(folder)!r}):", f"    open({str(made)!r}, 'w').close()"
     (site / "looked_at.py").write_text("\n".join(["import tempfile", *lines]))
-    with ImportAudit() as audit:
+    with ImportAudit(terminal=False) as audit:
         importlib.import_module("looked_at")
     made.write_text("more")
     (folder / "another").touch()

@@ -19,7 +19,7 @@ UPDATE = """
     own = effects.ProcessState
     effects.ProcessState = lambda: looks.append(None) or own()
     history.modules = lambda priority=(): json.loads(sys.argv[1])
-    helper = imports.Imports("key", lambda: None)
+    helper = imports.Imports("key", lambda: None, False)
     print(json.dumps([helper.update(), len(looks) > 0, sorted(history.unfit(helper._case))]), flush=True)
 """
 

@@ -16,7 +16,7 @@ ENVIRONMENT = {"HOME": "/home/alice", "PATH": "/bin", "OMP_NUM_THREADS": "4"}
 
 
 def key(environment: dict[str, str] = ENVIRONMENT, folders: tuple[str, ...] = ("/lib",)) -> str:
-    return process_facts.key(process_facts.facts(environment, folders))
+    return process_facts.key(process_facts.facts(environment, folders, terminal=False))
 
 
 def test_the_same_process_has_one_key() -> None:
@@ -61,7 +61,8 @@ def test_control_groups_matter_but_not_which_hierarchies_are_mounted() -> None:
 
 def of_a_process(*options: str, prepare: str = "pass") -> dict[str, Any]:
     """The facts of a fresh process: two of them compare by fact, so that a failure names the one that differs."""
-    program = "import json; from jitserver.run.process_facts import facts; print(json.dumps(facts(directories=[])))"
+    imports = "import json; from jitserver.run.process_facts import facts"
+    program = f"{imports}; print(json.dumps(facts(directories=[], terminal=False)))"
     unset = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
     env = {name: value for name, value in os.environ.items() if name not in unset}
     command = prepared(prepare, sys.executable, *options, "-c", program)

@@ -83,6 +83,8 @@ class User:
 @pytest.fixture(params=["preloaded", "python"])
 def user(request: pytest.FixtureRequest, warm: Any) -> Iterator[Any]:
     """Starts a script on a terminal, in a helper's child and, to compare, with python."""
+    if request.param == "preloaded":
+        warm.warm_terminal()
     users = []
 
     def start(source: str) -> User:
@@ -99,17 +101,35 @@ def user(request: pytest.FixtureRequest, warm: Any) -> Iterator[Any]:
 @pytest.mark.slow
 def test_a_package_that_asks_at_its_import_finds_the_terminal(cold: Any, site: Any, until: Any) -> None:
     install(site, "asks", "import sys; VALUE = sys.stdout.isatty()")
-    learn(cold, until, "asks")
-    script = cold.script("import asks; print(asks.VALUE)")
+    install(site, "asks_for_errors", "import sys; VALUE = sys.stderr.isatty()")
+    of_size = "import os\ntry: VALUE = tuple(os.get_terminal_size())\nexcept OSError: VALUE = None"
+    install(site, "asks_for_size", of_size)
+    # JAX asks at its import, and has colours accordingly.
+    learn(cold, until, "jax", "asks", "asks_for_errors", "asks_for_size")
+    cold.warm_terminal()
+
+    def shown(script: str) -> str:
+        at = User(cold, cold.arguments("--verbose", script)[1:])
+        try:
+            return at.sees("ended with 0")
+        finally:
+            at.close()
+
+    script = cold.script("import asks, jax._src.pretty_printer as of_jax; print(asks.VALUE, of_jax.CAN_USE_COLOR)")
     without = cold.run("--verbose", script)
-    assert (without.stdout, without.stderr) == ("False\n", "")
-    at = User(cold, cold.arguments("--verbose", script)[1:])
-    try:
-        shown = at.sees("ended with 0")
-    finally:
-        at.close()
-    assert "imports ask whether there is a terminal, and there is one" in shown
-    assert shown.endswith("True\r\n")
+    assert (without.stdout, without.stderr) == ("False False\n", "")
+    assert shown(script) == "True True\r\n"
+    script = cold.script("import asks_for_errors; print(asks_for_errors.VALUE)")
+    assert shown(script) == "True\r\n"
+    outer, inner = os.openpty()
+    done = cold.run("--verbose", script, stdout=inner)
+    os.close(inner)
+    assert os.read(outer, 1000).startswith(b"False")
+    os.close(outer)
+    assert "imports ask whether file 2 is a terminal, and the answer is no now" in done.stderr
+    size = shown(cold.script("import asks_for_size; print(asks_for_size.VALUE)"))
+    assert size.endswith("(80, 24)\r\n")
+    assert "imports ask how large the terminal is" in size
 
 
 def test_it_is_a_terminal_of_the_same_size(user: Any) -> None:
@@ -233,6 +253,7 @@ def test_it_ends_with_the_terminal(user: Any, warm: Any, until: Any) -> None:
 
 @pytest.mark.parametrize("redirected", ["stdin", "stdout", "stderr"])
 def test_with_one_stream_elsewhere_the_others_are_the_terminal(warm: Any, redirected: str) -> None:
+    warm.warm_terminal()
     script = warm.script("import os; os.write(2, str([os.isatty(n) for n in range(3)]).encode()); print('done')")
     outer, inner = os.openpty()
     streams = {"stdin": inner, "stdout": inner, "stderr": inner, redirected: subprocess.PIPE}
