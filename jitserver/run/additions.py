@@ -1,81 +1,104 @@
-"""Additions of imports of a helper to the process: filters of warnings, finders of imports, audit hooks.
+"""Additions of imports of a helper to the process: loggers, finders of imports, filters of warnings.
 
-A run gets each of them when its import would add it. Until then they are hidden, as the modules are (`preloaded.py`),
-and a run has those of Python alone.
+A run gets each of them when its import would add it. Until then they are hidden, as the modules are (`preloaded.py`):
+`logging.config.dictConfig`, for example, disables the loggers that exist. A program that asks for a logger by its name
+before gets the object that the import has made, which is the one that the imported module uses.
+
+Imports also write messages, such as those of matplotlib at the level DEBUG, which a helper drops. They must be done in
+the run if the program would show them.
 """
 
+import logging
+import re
 import sys
 import warnings
-from collections.abc import Callable, Container, Iterable, Set
+from collections.abc import Container, Iterable, Sequence, Set
 from typing import Any, NamedTuple
 
-from jitserver.run.import_graph import imported_now
 from jitserver.run.process_state import finders
-from jitserver.run.replacement import Replacement
+from jitserver.run.verdict import Filter, Verdict
 
+_manager: Any = logging.root.manager
 _warnings: Any = warnings
+RELATIONS_OF_LOGGERS = ("_cache", "manager", "name", "parent")
+"""Attributes of a logger that say which it is, and relate it to others."""
 
 
-class _Filter(NamedTuple):
-    """Filter that an import has added, to the beginning of the filters or to their end."""
-
-    module: str
-    item: tuple[Any, ...]
-    append: bool
-
-
-class Filters:
-    """Context that records the filters that imports add."""
+class Loggers:
+    """Loggers that imports have made, which can be hidden."""
 
     def __init__(self) -> None:
-        self._own = list(warnings.filters)
-        self._added: list[_Filter] = []
-        self._new: list[_Filter] = []
-        self._replacement = Replacement()
+        self._hidden: dict[str, logging.Logger] = {}
+        self._is_import = False
 
-    def __enter__(self) -> "Filters":
-        own = _warnings._add_filter
+    def hide(self) -> None:
+        """Hide all loggers that there are."""
+        found = {name: each for name, each in _manager.loggerDict.items() if isinstance(each, logging.Logger)}
+        self._hidden.update(found)
+        _manager.loggerDict.clear()
+        _manager.loggerClass = self._new
 
-        def add_filter(*item: Any, append: bool) -> None:
-            own(*item, append=append)
-            self._new.append(_Filter(imported_now(), item, append))
+    def show(self) -> None:
+        """Show all loggers."""
+        self._make(self._hidden)
+        _manager.loggerClass = None
 
-        self._replacement.put(warnings, "_add_filter", add_filter)
-        return self
+    def show_for(self, verdict: Verdict, modules: Set[str]) -> None:
+        """Show the loggers that the imports of modules make."""
+        self._make(_names_for(verdict, modules))
 
-    def __exit__(self, *_: object) -> None:
-        self._replacement.undo()
+    def differs(self, verdict: Verdict, modules: Set[str]) -> str:
+        """Return which logger the imports of modules would find in another state now; empty if there is none."""
+        for name in _names_for(verdict, modules):
+            if name in self._hidden and isinstance(_manager.loggerDict.get(name), logging.Logger):
+                return f"the program has set the logger {name}"
+            others = {*verdict.set_by.get(name, ())} - modules
+            if name in self._hidden and others and _state(self._hidden[name]) != _state(logging.getLoggerClass()(name)):
+                return f"the logger {name} was set by {min(others)}, which the program has not imported"
+        for module in modules & verdict.messages.keys():
+            for name, level, was_shown in verdict.messages[module]:
+                if self._is_enabled_for(name, level) != was_shown:
+                    kind = logging.getLevelName(level)
+                    return f"the import of {module} logs {kind} messages, and the program has changed which are shown"
+        return ""
 
-    def revert(self) -> bool:
-        """Remove what the last import has added, so that the next one finds the filters of Python alone.
+    def _is_enabled_for(self, name: str, level: int) -> bool:
+        """Return whether the logger of a name, which may be hidden, would take a message of a level."""
+        if _manager.disable >= level:
+            return False
+        for end in (*(at for at, letter in enumerate(name) if letter == "."), len(name))[::-1]:
+            logger = self._hidden.get(name[:end]) or _manager.loggerDict.get(name[:end])
+            if isinstance(logger, logging.Logger) and logger.level:
+                return level >= logger.level
+        return level >= logging.root.level
 
-        Returns:
-            Whether a run can add the filters again. If not, the import has changed the list of filters itself.
-        """
-        found = list(warnings.filters)
-        # Others were for a block of code only.
-        lasting = {each.item: each for each in self._new if each.item in found and each.item not in self._own}.values()
-        self._new.clear()
-        self._added += lasting
-        self._put(self._own)
-        for each in lasting:
-            self._add(each)
-        can_repeat = list(warnings.filters) == found
-        self._put(self._own)
-        return can_repeat
+    def _make(self, names: Iterable[str]) -> None:
+        self._is_import = True
+        try:
+            for name in list(names):
+                _manager.getLogger(name)  # which relates it to its parents and children
+        finally:
+            self._is_import = False
 
-    def show_for(self, modules: Set[str]) -> None:
-        """Add the filters that the imports of modules add."""
-        for each in self._added:
-            if each.module in modules:
-                self._add(each)
+    def _new(self, name: str) -> logging.Logger:
+        """Return a logger for a name that has none, as the class of loggers does."""
+        kind = logging.getLoggerClass()
+        hidden = self._hidden.get(name)
+        if hidden is None or not (self._is_import or _state(hidden) == _state(kind(name))):
+            return kind(name)
+        # The cache has the levels of the loggers that were its parents then.
+        hidden._cache.clear()  # type: ignore[attr-defined]
+        return self._hidden.pop(name)
 
-    def _add(self, added: _Filter) -> None:
-        _warnings._add_filter(*added.item, append=added.append)
 
-    def _put(self, filters: list[Any]) -> None:
-        _warnings.filters[:] = filters
-        _warnings._filters_mutated()
+def _names_for(verdict: Verdict, modules: Set[str]) -> list[str]:
+    return [name for module, names in verdict.loggers.items() if module in modules for name in names]
+
+
+def _state(logger: logging.Logger) -> tuple[object, ...]:
+    """Return the type and the settings of a logger."""
+    own = {name: value for name, value in vars(logger).items() if name not in RELATIONS_OF_LOGGERS}
+    return type(logger), own
 
 
 class _Finder(NamedTuple):
@@ -110,7 +133,7 @@ class Finders:
         self._hidden: list[_Finder] = []
 
     def note(self) -> None:
-        """Note which finders the last import has added; call this after each import of the helper.
+        """Note which finders the last import has added; call this after each import.
 
         They become the first, so that the next import, which may look for a place among the last, finds Python's.
         """
@@ -146,36 +169,19 @@ class Finders:
         return [each.finder for each in added]
 
 
-class _Registered(NamedTuple):
-    """Hook that the import of a module registers."""
+def put_filters(filters: Sequence[tuple[Any, ...]]) -> None:
+    """Let these be the filters of warnings."""
+    _warnings.filters[:] = filters
+    _warnings._filters_mutated()
 
-    module: str
-    hook: Callable[[str, tuple[Any, ...]], object]
 
-
-class AuditHooks:
-    """Context that keeps the audit hooks that imports register.
-
-    The interpreter has no way to remove a hook, so the helper has none of them: a hook of a package would otherwise be
-    in programs that do not import it.
-    """
-
-    def __init__(self) -> None:
-        self._kept: list[_Registered] = []
-        self._replacement = Replacement()
-
-    def __enter__(self) -> "AuditHooks":
-        def addaudithook(hook: Callable[[str, tuple[Any, ...]], object]) -> None:
-            self._kept.append(_Registered(imported_now(), hook))
-
-        self._replacement.put(sys, "addaudithook", addaudithook)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._replacement.undo()
-
-    def show_for(self, modules: Set[str]) -> None:
-        """Register the hooks that the imports of modules register."""
-        for each in self._kept:
-            if each.module in modules:
-                sys.addaudithook(each.hook)
+def add_filter(new: Filter) -> bool:
+    """Add a filter of warnings as its import does; return whether its class is there."""
+    category: Any = sys.modules.get(new.category[0])
+    for part in new.category[1].split("."):
+        category = getattr(category, part, None)
+    if not isinstance(category, type):
+        return False
+    patterns = [None if each is None else re.compile(*each) for each in (new.message, new.where)]
+    _warnings._add_filter(new.action, patterns[0], category, patterns[1], new.line, append=new.append)
+    return True

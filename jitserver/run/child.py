@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from jitclient.core import compat
-from jitserver.run.import_audit import CWD_ATTRIBUTES
+from jitserver.run.import_watch import CWD_ATTRIBUTES
 from jitserver.run.request import KEPT_BY_PYTHON, Request
 
 

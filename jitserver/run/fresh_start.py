@@ -22,10 +22,11 @@ class FreshStart:
     def __init__(self, request: Request) -> None:
         self._request = request
         self._pid = os.getpid()
+        self._has_told = False
         self._writes = _writes()
         self._standard_files = _standard_files()
         self._sockets = _sockets()
-        self._attributes = ProcessAttributes(request.umask)
+        self._attributes = ProcessAttributes()
 
     def __call__(self, reason: str) -> None:
         """Start the run again. Return if the program has had effects: then it must continue, with a notice."""
@@ -33,6 +34,9 @@ class FreshStart:
             # Fails if the program has lowered a limit that only root may raise, or removed its directory.
             with contextlib.suppress(OSError, ValueError):
                 self._execute(reason)
+        if self._has_told:
+            return
+        self._has_told = True
         history.note_fresh(self._request.command, self._request.cwd)
         print_notice(
             f"{reason}. This comes too late for this run, which had already written something, or read its input, "
@@ -71,6 +75,7 @@ class FreshStart:
         words = [*request.started[:end], f"{front.FRESH_REASON}{reason}", *request.started[end:]]
         os.chdir(request.cwd)
         self._attributes.restore()
+        os.umask(request.umask)
         signal.setitimer(signal.ITIMER_REAL, 0)
         child.clear_signals()
         for number in request.ignored:
@@ -107,14 +112,9 @@ def _has_had_children() -> bool:
 
 
 class ProcessAttributes:
-    """The processors, the limits and the umask of this moment, which outlive `exec`, and which code may change.
+    """The processors and the limits of this moment, which outlive `exec`, and which code may change."""
 
-    Args:
-        umask: the umask, which is not that of this process where a run has another.
-    """
-
-    def __init__(self, umask: int) -> None:
-        self._umask = umask
+    def __init__(self) -> None:
         self._processors = os.sched_getaffinity(0)
         self._limits = {number: resource.getrlimit(number) for number in _kinds_of_limits()}
 
@@ -128,7 +128,6 @@ class ProcessAttributes:
         for number, limit in self._limits.items():
             if resource.getrlimit(number) != limit:
                 resource.setrlimit(number, limit)
-        os.umask(self._umask)
 
 
 def _kinds_of_limits() -> list[int]:

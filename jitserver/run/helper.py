@@ -30,9 +30,10 @@ from jitserver.run import (
     supervisor,
     user_program,
 )
-from jitserver.run.fresh_start import FreshStart, ProcessAttributes
+from jitserver.run.audit import RunningAudit
+from jitserver.run.fresh_start import FreshStart
 from jitserver.run.imports import Imports
-from jitserver.run.request import Request, own_umask
+from jitserver.run.request import Request
 from jitserver.system.process_title import set_title
 
 _TICK_SECONDS = 60.0
@@ -61,10 +62,9 @@ class Helper:
 
     def __init__(self, address: Address, options: Collection[str]) -> None:
         self._address = address
-        self._key = address.path.stem.removeprefix("run-")
+        self._key = helper_address.key_of(os.fspath(address.path))
         self._cwd = os.getcwd()
         self._environment = process_facts.variables()
-        self._attributes = ProcessAttributes(own_umask())
         if helper_address.HAS_SEED in options:
             # The user has not set this variable, so runs and their child processes must not see it. Only the order of
             # sets in the runs follows from it.
@@ -76,6 +76,8 @@ class Helper:
         self._wake_read, self._wake_write = os.pipe()
         self._listener: socket.socket
         self._daemon: int | None = None
+        self._audit: RunningAudit | None = None
+        self._audited: object = ()  # version of the history for which the last audit was started
         self._is_daemon_remote = remote(settings().address) is not None
 
     def serve(self) -> Callable[[], None] | None:
@@ -98,7 +100,10 @@ class Helper:
         # Not "/", where an import that goes there would show no change.
         os.chdir(self._address.path.parent)
         fast_exit.register()
-        self._or_restart(self._imports.update())
+        self._update()
+        # Before it knows what to import, a run is as fast in a fresh process.
+        while self._audit is not None:
+            self._wait(None)
         self._listener = self._address.listen()
         self._listener.setblocking(False)
         try:
@@ -107,30 +112,54 @@ class Helper:
             if self._listener.fileno() >= 0:
                 self._remove_files()
 
-    def _serve(self) -> Callable[[], None] | None:
+    def _wait(self, listener: socket.socket | None) -> bool:
+        """Wait for what concerns this process, and take care of it, except for commands; return whether one is there.
+
+        Waits for nothing while there are operations to prepare.
+        """
+        self._watch_daemon()
         poller = select.poll()
-        poller.register(self._listener, select.POLLIN)
-        poller.register(self._wake_read, select.POLLIN)
+        audit = None if self._audit is None else self._audit.ended
+        for each in (self._wake_read, self._daemon, listener, audit):
+            if each is not None:
+                poller.register(each, select.POLLIN)
+        ready = dict(poller.poll(0 if listener and self._imports.operations else _TICK_SECONDS * 1000))
+        if self._daemon in ready:
+            self._exit()
+        if self._wake_read in ready:
+            self._empty_wake_pipe()
+            self._reap()
+        if audit is not None and audit.fileno() in ready:
+            audit.close()
+            self._audit = None
+            self._update()
+        elif self._wake_read in ready and self._imports.are_outdated():
+            self._update()
+        if not ready and listener and self._imports.operations:
+            self._or_restart(self._imports.prepare_next())
+        return listener is not None and listener.fileno() in ready
+
+    def _update(self) -> None:
+        """Import all that is known to be fit, and have an audit look at what is new, once."""
+        self._or_restart(self._imports.update())
+        if self._imports.need_audit and self._audit is None and self._audited != self._imports.version:
+            self._audited = self._imports.version
+            with contextlib.suppress(OSError):
+                self._audit = RunningAudit(self._environment, self._cwd)
+
+    def _serve(self) -> Callable[[], None] | None:
         used = time.monotonic()
         while True:
-            self._watch_daemon()
-            if self._daemon is not None:
-                poller.register(self._daemon, select.POLLIN)
-            ready = dict(poller.poll(0 if self._imports.operations else _TICK_SECONDS * 1000))
-            if self._daemon in ready or not self._is_needed(time.monotonic() - used):
+            has_command = self._wait(self._listener)
+            if not self._is_needed(time.monotonic() - used):
                 return None
-            if self._wake_read in ready:
-                self._empty_wake_pipe()
-                self._reap()
-                if self._imports.are_outdated():
-                    self._or_restart(self._imports.update())
-            if self._listener.fileno() in ready:
+            if has_command:
                 used = time.monotonic()
                 helpers.note_use(self._lock.fileno())
                 with contextlib.suppress(BlockingIOError):
                     sock = self._listener.accept()[0]
                     # Check before the fork: a forked process would copy the memory that the check touches.
-                    changed = self._imports.audit.changed()
+                    changed = self._imports.preloaded.verdict.changed()
                     self._imports.preloaded.hide()
                     # Read before the fork, for all runs.
                     history.fresh_programs()
@@ -139,8 +168,6 @@ class Helper:
                         return run
                     if changed:
                         self._restart()
-            elif not ready and self._imports.operations:
-                self._or_restart(self._imports.prepare_next())
 
     # ---- a run
 
@@ -163,6 +190,8 @@ class Helper:
         for fd in (self._wake_read, self._wake_write, self._daemon):
             if fd is not None:
                 os.close(fd)
+        if self._audit is not None:
+            self._audit.ended.close()
         self._listener.close()
         self._lock.close()
         child.clear_signals()
@@ -182,7 +211,7 @@ class Helper:
             with self._imports.preloaded.visible():
                 child.become(request, received)
                 internals.find_plugins_in(scan.directory_of(request.command, request.cwd))
-                self._imports.seeding.reseed()
+                self._imports.reseed()
             settings.cache_clear()
             importlib.invalidate_caches()
             self._imports.preloaded.serve(FreshStart(request))
@@ -251,11 +280,8 @@ class Helper:
         """Restart this helper."""
         # A signal that arrives from now on stays pending for the restarted helper.
         signal.pthread_sigmask(signal.SIG_BLOCK, _EXIT_SIGNALS)
+        self._end_audit()
         os.chdir(self._cwd)
-        # An import may have changed them, and would seem to change nothing when it is tried again. Where they cannot be
-        # restored, the restarted helper exits, because its limits are not those that it is for.
-        with contextlib.suppress(OSError, ValueError):
-            self._attributes.restore()
         os.execve(sys.executable, sys.orig_argv, self._environment)
 
     def _exit_with_daemon(self) -> None:
@@ -267,8 +293,13 @@ class Helper:
         self._remove_files()
         os._exit(0)
 
+    def _end_audit(self) -> None:
+        if self._audit is not None:
+            self._audit.end()
+
     def _remove_files(self) -> None:
-        """Remove the files of this helper, except for a log that is not empty."""
+        """Remove the files of this helper, except for a log that is not empty, and end its audit."""
+        self._end_audit()
         with contextlib.suppress(OSError):
             # Another helper may have replaced the lock file.
             if os.path.samestat(os.fstat(self._lock.fileno()), os.lstat(self._address.lock_path)):

@@ -34,6 +34,11 @@ def of_key(key: str) -> Address:
     return Address(runtime_directory() / f"run-{key}.sock")
 
 
+def key_of(path: str) -> str:
+    """Return the key of the helper at a path."""
+    return Path(path).stem.removeprefix("run-")
+
+
 def connect(address: Address) -> socket.socket:
     """Connect to the helper at an address.
 

@@ -9,45 +9,34 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
 from jitclient.core import file_lock
-from jitclient.core.digests import digest
 from jitclient.core.file_stamp import FileStamp, file_stamp
 from jitclient.errors import SettingsError
+from jitserver.run import verdict
 from jitserver.run.request import Command
 
+_PACKAGES_WITH_STATE = ("numpy", "scipy", "matplotlib", "pandas")
+"""Packages that come before all others: these change their settings, or use the native threads of numpy."""
 _MAX_MODULES = 20_000
 _MAX_OPERATIONS = 250
-_MAX_CASES = 20
 _MAX_FRESH = 100
-AN_OPERATION = "an operation"
-"""Beginning of the reasons why operations are unfit."""
-
-
-class Imported(msgspec.Struct):
-    """Imports without effects, in their order, and the digest of the files of all modules that were loaded then."""
-
-    names: list[str] = []
-    files: str = ""
 
 
 class History(msgspec.Struct):
     """Content of the history file.
 
-    `modules` are names. `operations` are recipes in hexadecimal digits. `unfit` has the unfit modules and operations of
-    each case, with the reasons; `fit` the imports that had no effects in each case. `fresh` are programs that must run
-    in fresh processes. `seed` is the hash seed.
+    `modules` are names. `operations` are recipes in hexadecimal digits. `fresh` are programs that must run in fresh
+    processes. `seed` is the hash seed.
     """
 
     modules: list[str] = []
     operations: list[Annotated[str, msgspec.Meta(pattern="^([0-9a-f]{2})+$")]] = []
-    unfit: dict[str, dict[str, str]] = {}
-    fit: dict[str, Imported] = {}
     fresh: list[str] = []
     seed: Annotated[int, msgspec.Meta(ge=0, lt=2**32)] = 0
 
@@ -56,19 +45,16 @@ _known: set[str] = set()
 """Modules and operations in the file at its last read, in this process or before it was forked."""
 
 
-def modules(priority: Collection[str] = ()) -> list[str]:
+def modules() -> list[str]:
     """Return the names of the modules, in the order in which their imports finished, but packages before their parts.
 
     A package that is imported first imports its modules in its own order, and their side effects are attributed to it.
-
-    Args:
-        priority: packages that come before all others.
     """
     found = _read().modules
     _known.update(found)
     names = dict.fromkeys(found)
-    names = dict.fromkeys(above for name in names for above in with_packages(name) if above in names)
-    return sorted(names, key=lambda name: name.partition(".")[0] not in priority)
+    names = dict.fromkeys(above for name in names for above in verdict.with_packages(name) if above in names)
+    return sorted(names, key=lambda name: name.partition(".")[0] not in _PACKAGES_WITH_STATE)
 
 
 def operations() -> list[bytes]:
@@ -78,50 +64,10 @@ def operations() -> list[bytes]:
     return [bytes.fromhex(text) for text in reversed(found)]
 
 
-def with_packages(name: str) -> list[str]:
-    """Return the names of the packages of a module, from the top, and its own."""
-    parts = name.split(".")
-    return [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
-
-
-def unfit(case: str) -> dict[str, str]:
-    """Return the modules and operations that a helper must not import or prepare in a case, with the reasons."""
-    return _read().unfit.get(case, {})
-
-
-def fit(case: str) -> Imported:
-    """Return the imports of which an earlier helper found in a case that they have no effects."""
-    return _read().fit.get(case, Imported())
-
-
-def note_fit(case: str, found: Imported) -> None:
-    """Note the imports that had no effects in a case.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    with _change() as content:
-        others = [one for one in content.fit.items() if one[0] != case][-_MAX_CASES:]
-        content.fit = dict([*others, (case, found)])
-
-
 def note_at_exit() -> None:
     """At the exit of this process, add its imported modules and traced operations to the history."""
     pid = os.getpid()
     atexit.register(lambda: _note() if os.getpid() == pid else None)
-
-
-def note_unfit(case: str, found: dict[str, str]) -> None:
-    """Add modules and operations that a helper must not import or prepare in a case.
-
-    `case` must be that from before the attempt, because the installed packages may change during the attempt.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
-    with _change() as content:
-        others = [one for one in content.unfit.items() if one[0] != case][-_MAX_CASES:]
-        content.unfit = dict([*others, (case, {**content.unfit.get(case, {}), **found})])
 
 
 def note_fresh(command: Command, cwd: str) -> None:
@@ -148,16 +94,6 @@ def _fresh_programs(_: FileStamp) -> frozenset[str]:
 
 def _program(command: Command, cwd: str) -> str:
     return f"-m {command.name}" if command.is_module else os.path.realpath(os.path.join(cwd, command.name))
-
-
-def case_of(helper: str) -> str:
-    """Return a name for a helper with its currently installed packages: each combination has its own unfit modules.
-
-    Args:
-        helper: the key that selects the helper.
-    """
-    stamps = [(entry, os.stat(entry).st_mtime_ns) for entry in sys.path if os.path.exists(entry)]
-    return digest(repr((helper, stamps)).encode(errors="surrogateescape"), 6).hex()
 
 
 def path() -> Path:

@@ -20,44 +20,34 @@ from typing import Any
 from jitclient.capture.user_code.installed import OWN_PACKAGES, stored
 from jitclient.jaxside import interop
 from jitserver.run import fast_exit
-from jitserver.run.additions import AuditHooks, Filters, Finders
+from jitserver.run.additions import Finders, Loggers, add_filter
 from jitserver.run.conditions import Conditions
-from jitserver.run.environment_log import EnvironmentLog
-from jitserver.run.import_audit import ImportAudit
-from jitserver.run.import_graph import ImportGraph
-from jitserver.run.loggers import Loggers
+from jitserver.run.verdict import Verdict
 
 _PART_OF_PYTHON = ("built-in", "frozen")
 _NATIVE = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 
 
 class Preloaded:
-    """Modules that this process has imported in advance, and the finder of their imports by the program."""
+    """Modules that this process has imported in advance, and the finder of their imports by the program.
 
-    def __init__(
-        self,
-        graph: ImportGraph,
-        audit: ImportAudit,
-        environment: EnvironmentLog,
-        loggers: Loggers,
-        filters: Filters,
-        audit_hooks: AuditHooks,
-        finders: Finders,
-    ) -> None:
+    Attributes:
+        verdict: what the audit has found about the imports.
+        modules: names of the modules that were imported.
+        finders: finders that the imports have added.
+    """
+
+    def __init__(self, terminal: bool) -> None:
         """Hide nothing yet.
 
         Args:
-            graph: which modules the modules import.
-            audit: which files the imports have looked up.
-            environment: which environment variables the imports have read and set.
-            loggers: which loggers the imports have made.
-            filters: which filters of warnings the imports have added.
-            audit_hooks: which audit hooks the imports have registered.
-            finders: which finders the imports have added.
+            terminal: whether the imports see the standard streams as terminals.
         """
-        self._graph, self._audit, self._environment = graph, audit, environment
-        self._loggers, self._filters = loggers, filters
-        self._audit_hooks, self._finders = audit_hooks, finders
+        self.verdict = Verdict()
+        self.modules: set[str] = set()
+        self.finders = Finders()
+        self._loggers = Loggers()
+        self._terminal = terminal
         self._hidden: dict[str, Any] = {}
         self._bindings: dict[str, tuple[dict[str, Any], str]] = {}
         self._conditions = Conditions()
@@ -77,7 +67,7 @@ class Preloaded:
         Code of the helper may import a hidden module, which shows it, so this must be called again before a run.
         """
         for name, module in dict(sys.modules).items():
-            if name not in self._graph.modules or name.partition(".")[0] in OWN_PACKAGES:
+            if name not in self.modules or name.partition(".")[0] in OWN_PACKAGES:
                 continue
             spec = stored(module, "__spec__")
             # Native code makes modules without a spec, and looks for them before it makes another.
@@ -87,19 +77,19 @@ class Preloaded:
             parent, _, attribute = name.rpartition(".")
             if spec is None or spec.name != name:
                 # Another object that the package put there, without an import.
-                self._graph.add_part(parent, name)
+                self.verdict.add_import(parent, [name])
             holder = self._hidden.get(parent, sys.modules.get(parent))
             if isinstance(holder, types.ModuleType) and vars(holder).get(attribute) is module:
                 self._bindings[name] = vars(holder), attribute
                 del vars(holder)[attribute]
-        self._finders.hide(self._hidden)
+        self.finders.hide(self._hidden)
         self._loggers.hide()
 
     @contextlib.contextmanager
     def visible(self) -> Iterator[None]:
         """Show all modules within a block."""
         self._show(list(self._hidden))
-        self._finders.show()
+        self.finders.show()
         self._loggers.show()
         try:
             yield
@@ -146,7 +136,7 @@ class Preloaded:
         return next((spec for spec in found if spec is not None), None)
 
     def _import(self, name: str) -> None:
-        names = [each for each in self._graph.closure(name) if each in self._hidden]
+        names = [each for each in self.verdict.closure(name) if each in self._hidden]
         if self._on_difference is None:
             self._show(names)
             return
@@ -159,11 +149,12 @@ class Preloaded:
             else:
                 os.environ[variable] = value
         self._show(names)
-        self._loggers.show_for({*names})
-        self._filters.show_for({*names})
-        self._audit_hooks.show_for({*names})
-        self._conditions.allow(written, self._finders.show_for(names))
-        if self._audit.find_temporary_directory({*names}):
+        self._loggers.show_for(self.verdict, {*names})
+        for each in self.verdict.filters:
+            if each.module in names:
+                add_filter(each)
+        self._conditions.allow(written, self.finders.show_for(names))
+        if not {*names}.isdisjoint(self.verdict.temporary):
             tempfile.gettempdir()
         interop.have_loaded(names)
 
@@ -181,16 +172,16 @@ class Preloaded:
         other = next((each for each in names if each in sys.modules), "") or self._shadowed(names)
         if other:
             return {}, f"{other} is not the module that the helper has imported"
-        files = self._audit.finds_other_files(".")
+        files = self.verdict.finds_other_files(".")
         if files:
             return {}, f"imports read {files} in the working directory"
-        terminals = self._audit.differs_in_terminals({*names})
+        terminals = self.verdict.differs_in_terminals({*names}, self._terminal)
         if terminals:
             return {}, terminals
-        written, variable = self._environment.replay(set(names), os.environ)
+        written, variable = self.verdict.replay({*names}, os.environ)
         if variable:
             return {}, f"environment variable {variable} differs from its value when the helper imported {name}"
-        logger = self._loggers.differs({*names})
+        logger = self._loggers.differs(self.verdict, {*names})
         if logger:
             return {}, logger
         packages = {each.partition(".")[0] for each in names} - sys.stdlib_module_names

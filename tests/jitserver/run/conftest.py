@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -169,7 +170,9 @@ class Environment:
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             return False
-        return b"jitserver.run.helper" in command and os.fsencode(self.folder) in command
+        return (
+            re.search(rb"jitserver\.run\.(helper|audit)", command) is not None and os.fsencode(self.folder) in command
+        )
 
     def _are_ended(self) -> bool:
         helpers = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._is_helper(pid)]
@@ -235,7 +238,9 @@ def learnt(cold: Any) -> Any:
 
 
 def unfit(cold: Any) -> Any:
-    return {name: why for case in content(cold).get("unfit", {}).values() for name, why in case.items()}
+    """The modules that are left to the runs for a reason of their own."""
+    found = [json.loads(path.read_text())["unfit"] for path in (cold.folder / "cache").glob("*/verdict-*.json")]
+    return {name: why for each in found for name, why in each.items() if "is left to the runs" not in why}
 
 
 def content(cold: Any) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from ...sampled import sampled
-from .conftest import LOADED, SECONDS, content, install, learn, learnt, unfit
+from .conftest import LOADED, SECONDS, install, learn, learnt, unfit
 
 
 def test_the_first_run_is_fresh_and_the_next_is_not(cold: Any) -> None:
@@ -187,58 +187,50 @@ def test_a_package_that_another_imports_keeps_its_own_reason(cold: Any, site: Pa
     }
 
 
-def begin_again(cold: Any, until: Any, modules: list[str], left: list[str]) -> None:
-    """Has a new helper, whose history lists more."""
-    for helper in cold.helpers():
-        os.kill(helper, signal.SIGTERM)
-        until(lambda helper=helper: not cold.is_alive(helper), "its end")
-    (path,) = (cold.folder / "cache").glob("*/imports.json")
-    history = content(cold)
-    (case,) = history["unfit"]
-    history["modules"] += modules
-    history["unfit"][case].update({name: f"{name} changes the printed output" for name in left})
-    path.write_text(json.dumps(history))
-    cold.warm()
-
-
 @pytest.mark.slow
 def test_it_leaves_out_a_package_with_many_unfit_modules_and_no_other(cold: Any, site: Path, until: Any) -> None:
-    install(site, "misbehaved", "print('hello')")
-    for name in ("many", "few", "well"):
-        install(site, name, "")
-    learn(cold, until, "misbehaved", "many", "few", "well")
-    parts = [f"many.part_{number}" for number in range(60)]
-    begin_again(cold, until, parts, [*parts, "few.part"])
-    script = cold.script(LOADED.format(names=["many", "few", "well"]))
-    assert cold.run("--verbose", script).stdout == "['few', 'well']\n"
-
-
-@pytest.mark.slow
-def test_it_imports_nothing_after_many_packages_that_are_unfit(cold: Any, site: Path, until: Any) -> None:
-    install(site, "misbehaved", "print('hello')")
-    for name in ("early", "late"):
-        install(site, name, "")
-    learn(cold, until, "early", "misbehaved")
-    packages = [f"package_{number}" for number in range(60)]
-    begin_again(cold, until, [*packages, "late"], packages)
-    script = cold.script(LOADED.format(names=["early", "late"]))
-    assert cold.run("--verbose", script).stdout == "['early']\n"
+    (site / "many").mkdir()
+    install(site, "many/__init__", "")
+    install(site, "well", "")
+    parts = [f"part_{number}" for number in range(20)]
+    for part in parts:
+        install(site, f"many/{part}", "print('hello')")
+    cold.warm()
+    cold.run(cold.script(f"from many import {', '.join(parts)}"))
+    learn(cold, until, "well")
+    assert [why for why in unfit(cold).values() if "changes the printed output" not in why] == []
+    assert len(unfit(cold)) == 10
+    script = cold.script(LOADED.format(names=["many", "many.part_0", "many.part_19", "well"]))
+    assert cold.run("--verbose", script).stdout == "['many', 'well']\n"
 
 
 LIMITED = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))"
 
 
 @pytest.mark.slow
-def test_one_that_cannot_note_what_is_unfit_ends(cold: Any, site: Path, until: Any) -> None:
-    install(site, "misbehaved", "print('hello')")
-    learn(cold, until, "misbehaved")
+def test_where_no_verdict_can_be_written_runs_import_for_themselves(cold: Any, site: Path, until: Any) -> None:
+    install(site, "well", "VALUE = 1")
+    learn(cold, until, "well")
     before = set(cold.locks())
-    cold.run(cold.script("pass"), before=LIMITED)
+    script = cold.script("import well; print(well.VALUE)")
+    cold.run(script, before=LIMITED)
     until(lambda: set(cold.locks()) - before, "a helper that can write 64 bytes")
-    (lock,) = set(cold.locks()) - before
-    until(lambda: lock.read_text().strip(), "it to begin")
-    until(lambda: not cold.is_alive(int(lock.read_text().split()[0])), "its end")
-    assert not list((cold.folder / "cache").glob("*/.imports*"))
+    done = until(lambda: (run := cold.run("--verbose", script, before=LIMITED)) and not run.stderr and run, "it")
+    assert done.stdout == "1\n"
+    assert not list((cold.folder / "cache").glob("*/.verdict*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "source", ["import os; os._exit(3)", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
+)
+def test_an_import_that_ends_the_process_is_left_to_the_runs(source: str, cold: Any, site: Path, until: Any) -> None:
+    install(site, "ends", f"import sys\nif not sys.argv[0].endswith('first.py'): {source}")
+    install(site, "well", "")
+    cold.warm()
+    cold.run(cold.script("import ends", "first.py"))
+    learn(cold, until, "well")
+    assert unfit(cold) == {"ends": "ends ends the process, or does not end"}
 
 
 @pytest.mark.slow
@@ -464,71 +456,38 @@ def test_it_ends_with_the_daemon(cold: Any, new_daemon: Any, until: Any) -> None
     assert not list((cold.folder / "jitserver").glob("run-*.sock"))
 
 
-@pytest.mark.slow
-def test_it_ends_where_it_is_told_to_while_it_imports_what_makes_it_begin_again(
-    cold: Any, site: Path, until: Any
-) -> None:
-    source = """
-        import os, sys, time
-        if os.path.exists("{0}/of-" + str(os.getpid())):
-            open("{0}/importing", "w").close()
-            while not os.path.exists("{0}/told"):
-                time.sleep(0.01)
-        sys.path.append("/more")
-    """
-    install(site, "slow", textwrap.dedent(source.format(cold.folder)))
-    cold.warm()
-    (pid,) = cold.helpers()
-    (cold.folder / f"of-{pid}").touch()
-    cold.run(cold.script("import slow"))
-    until((cold.folder / "importing").exists, "the import")
-    os.kill(pid, signal.SIGTERM)
-    (cold.folder / "told").touch()
-    until(lambda: not cold.is_alive(pid), "its end")
-
-
-@pytest.mark.slow
-def test_it_ends_with_a_daemon_that_ends_while_it_imports(cold: Any, site: Path, new_daemon: Any, until: Any) -> None:
-    source = """
-        import os, time
-        open("{0}/importing", "w").close()
+IMPORTING = """
+    import os, time
+    if not os.path.exists("{0}/ended"):
+        with open("{0}/importing", "w") as file:
+            file.write(str(os.getpid()))
         while not os.path.exists("{0}/ended"):
             time.sleep(0.01)
-    """
-    install(site, "slow", textwrap.dedent(source.format(cold.folder)))
-    install(site, "then", f"open('{cold.folder}/imported', 'w').close()")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cause", ["a signal", "the daemon"])
+def test_its_audit_ends_with_it(cause: str, cold: Any, site: Path, new_daemon: Any, until: Any) -> None:
+    install(site, "slow", textwrap.dedent(IMPORTING.format(cold.folder)))
+    (cold.folder / "ended").touch()
     with new_daemon(cold.variables["JITSERVER_ADDRESS"]):
         cold.warm()
         (pid,) = cold.helpers()
-        (cold.folder / "ended").touch()
-        cold.run(cold.script("import slow, then"))
+        os.kill(pid, signal.SIGSTOP)
+        cold.run("--fresh", cold.script("import slow"))
         (cold.folder / "ended").unlink()
-        for name in ("importing", "imported"):
-            (cold.folder / name).unlink()
+        os.kill(pid, signal.SIGCONT)
         os.kill(pid, signal.SIGCHLD)  # it reads the history whenever it wakes
-        until((cold.folder / "importing").exists, "the import")
-    (cold.folder / "ended").touch()
-    until(lambda: not cold.is_alive(pid), "its end")
-    assert not (cold.folder / "imported").exists()
-
-
-@pytest.mark.slow
-def test_a_signal_ends_it_while_it_imports(cold: Any, site: Path, until: Any) -> None:
-    install(site, "slow", f"import time; open('{cold.folder}/importing', 'w').close(); time.sleep(1000)")
-    cold.warm()
-    (pid,) = cold.helpers()
-    process = cold.start(cold.script("import slow"))
-    until((cold.folder / "importing").exists, "the run's own import")
-    process.kill()
-    until(lambda: not cold.is_alive(process.pid), "its end")
-    learnt = content(cold)
-    (path,) = (cold.folder / "cache").glob("*/imports.json")
-    (cold.folder / "importing").unlink()
-    path.write_text(json.dumps({**learnt, "modules": [*learnt["modules"], "slow"]}))
-    os.kill(pid, signal.SIGCHLD)
-    until((cold.folder / "importing").exists, "the helper's import")
-    os.kill(pid, signal.SIGTERM)
-    until(lambda: not cold.is_alive(pid), "its end")
+        importing = cold.folder / "importing"
+        audit = int(until(lambda: importing.exists() and importing.read_text(), "the import"))
+        assert audit != pid
+        # A run does not wait for it.
+        assert cold.run("--verbose", cold.script("pass")).stderr == ""
+        if cause == "a signal":
+            os.kill(pid, signal.SIGTERM)
+            until(lambda: not cold.is_alive(pid), "its end")
+    until(lambda: not cold.is_alive(pid) and not cold.is_alive(audit), "their end")
     assert not list((cold.folder / "jitserver").glob("run-*.*"))
 
 

@@ -9,6 +9,7 @@ import pytest
 from jitserver.run import history
 from jitserver.run.request import Command
 
+PROGRAM = Command("train.py", False, [])
 DAMAGED = [
     b"",
     b"\0\xff",
@@ -17,8 +18,6 @@ DAMAGED = [
     b'{"modules": 5}',
     b'{"modules": [5]}',
     b'{"operations": ["no digits"]}',
-    b'{"unfit": [1]}',
-    b'{"unfit": {"a": {"b": 1}}}',
     b'{"seed": -1}',
 ]
 
@@ -33,9 +32,9 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("content", DAMAGED, ids=lambda content: content[:30])
 def test_where_the_file_is_damaged_nothing_is_known(file: Path, content: bytes) -> None:
     file.write_bytes(content)
-    assert (history.modules(), history.operations(), history.unfit("a")) == ([], [], {})
-    history.note_unfit("a", {"b": "why"})
-    assert history.unfit("a") == {"b": "why"}
+    assert (history.modules(), history.operations(), history.fresh_programs()) == ([], [], frozenset())
+    history.note_fresh(PROGRAM, "/")
+    assert history.must_be_fresh(PROGRAM, "/")
     assert 0 < history.hash_seed() == history.hash_seed() < 2**32
 
 
@@ -44,8 +43,8 @@ def test_what_cannot_be_noted_is_an_error_that_leaves_nothing(file: Path, monkey
         raise OSError("no space left")
 
     monkeypatch.setattr(Path, "replace", fail)
-    with pytest.raises(OSError, match="no space left"):
-        history.note_unfit("a", {"b": "why"})
+    with pytest.raises(OSError, match="no space left"), history._change() as content:
+        content.modules.append("b")
     assert list(file.parent.iterdir()) == []
     assert history.hash_seed() > 0
 
@@ -62,5 +61,6 @@ def test_no_change_is_lost_where_several_are_made_at_once(file: Path) -> None:
 
 
 def test_names_of_any_characters_are_noted(file: Path) -> None:
-    history.note_unfit("a", {"b\udcff": "it reads /tmp/\udcff"})
-    assert history.unfit("a") == {"b\udcff": "it reads /tmp/\udcff"}
+    program = Command("/tmp/\udcff.py", False, [])
+    history.note_fresh(program, "/")
+    assert history.must_be_fresh(program, "/")

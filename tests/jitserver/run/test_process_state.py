@@ -105,8 +105,8 @@ OWN = [
 PROBE = r"""
     import copyreg, gc, json, logging, os, sys
     import matplotlib, numpy
-    from jitserver.run.import_graph import ImportGraph
-    from jitserver.run.process_state import ProcessState, note_imports
+    from jitserver.run.import_watch import ImportWatch
+    from jitserver.run.process_state import ProcessState
 
     copyreg.pickle(complex, copyreg.pickle_complex)
     gc.callbacks.append(len)
@@ -120,9 +120,9 @@ PROBE = r"""
         read, write = os.pipe()
         if not os.fork():
             try:
+                ImportWatch(terminal=False)
                 before = ProcessState()
-                with ImportGraph(note_imports):
-                    exec(source, {"__name__": "package"})
+                exec(source, {"__name__": "package"})
                 os.write(write, "\n".join(before.changes(ProcessState(), "package")).encode())
             except BaseException as error:
                 os.write(write, repr(error).encode())
