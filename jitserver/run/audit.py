@@ -109,7 +109,6 @@ def main(path: str, *options: str) -> None:
     if earlier is not None and (earlier.changed() or earlier.differs(os.environ)):
         earlier = None
     log = os.dup(2)
-    os.set_inheritable(log, False)
     _redirect_output()
     try:
         audit = _Audit(helper_address.HAS_TERMINAL in options, earlier or Verdict())
@@ -142,8 +141,7 @@ class _Audit:
         for name in self._earlier.fit:
             self.watch.observe(name)
             self._fit.append(name)
-        known = {*self._earlier.fit}
-        new = [name for name in names if name not in known]
+        new = [name for name in names if name not in self._fit]
         units = [list(unit) for _, unit in itertools.groupby(new, _package)]
         while units:
             _end_without_helper()
@@ -153,8 +151,10 @@ class _Audit:
             elif len(units[at]) == 1:
                 self._note_unfit(units.pop(at)[0], reason, units[at:])
             else:
-                middle = len(units[at]) // 2
-                units[at : at + 1] = units[at][:middle], units[at][middle:]
+                unit = units[at]
+                # All else in a package is unfit if its own module is.
+                middle = 1 if unit[1].startswith(f"{unit[0]}.") else len(unit) // 2
+                units[at : at + 1] = unit[:middle], unit[middle:]
 
     def _import_in_fork(self, units: Sequence[Sequence[str]]) -> tuple[int, str]:
         """Import units of modules in a forked process, which takes the place of this one if they are fit.
