@@ -7,6 +7,7 @@ rest.
 
 import contextlib
 import itertools
+import json
 import os
 import select
 import signal
@@ -16,8 +17,11 @@ import time
 import traceback
 from collections.abc import Sequence
 
+import msgspec
+
 from jitclient.capture.graph import set_order
 from jitclient.capture.user_code.installed import OWN_PACKAGES
+from jitclient.core.file_stamp import FileStamp
 from jitclient.errors import SettingsError
 from jitclient.jaxside import internals
 from jitserver.run import child, helper_address, history, random_state, verdict
@@ -39,6 +43,7 @@ _MAX_UNFIT_IN_PACKAGE = 10
 _UNITS_OF_FORK = 16  # a fork copies the memory that it touches; after an effect, its imports are repeated
 _FORK_SECONDS = 600.0
 _FIT = b"\0"
+_Inputs = tuple[dict[str, str | None], dict[str, FileStamp], dict[str, int]]
 _PROGRAM = (
     "import sys; sys.flags.safe_path or sys.path.pop(0); from jitserver.run.audit import main; main(*sys.argv[1:])"
 )
@@ -105,13 +110,11 @@ def main(path: str, *options: str) -> None:
     # Not "/", where an import that goes there would show no change.
     os.chdir(helper_address.address_of(path).path.parent)
     helper, names = helper_address.key_of(path), wanted()
-    earlier = verdict.read(helper)
-    if earlier is not None and (earlier.changed() or earlier.differs(os.environ)):
-        earlier = None
+    earlier = verdict.read(helper) or Verdict()
     log = os.dup(2)
     _redirect_output()
     try:
-        audit = _Audit(helper_address.HAS_TERMINAL in options, earlier or Verdict())
+        audit = _Audit(helper_address.HAS_TERMINAL in options, earlier)
         audit.run(names)
         found = audit.watch.verdict
         # A file that has changed meanwhile may have been imported before it changed.
@@ -134,6 +137,7 @@ class _Audit:
         self.watch = ImportWatch(terminal)
         self._fit, self._unfit = self.watch.verdict.fit, self.watch.verdict.unfit
         self._unfit |= earlier.unfit
+        self._add_inputs(earlier.variables, earlier.files, earlier.kinds)
 
     def run(self, names: Sequence[str]) -> None:
         """Import modules in forks, one package after the other. Returns in the last of the forked processes."""
@@ -141,7 +145,7 @@ class _Audit:
         for name in self._earlier.fit:
             self.watch.observe(name)
             self._fit.append(name)
-        new = [name for name in names if name not in self._fit]
+        new = [name for name in names if name not in self._fit and name not in self._unfit]
         units = [list(unit) for _, unit in itertools.groupby(new, _package)]
         while units:
             _end_without_helper()
@@ -171,21 +175,31 @@ class _Audit:
                 os.write(own, b"%d\n" % at)
                 reason = self._import(unit)
                 if reason:
-                    os.write(own, reason.encode(errors="surrogateescape"))
+                    found = self.watch.verdict
+                    os.write(own, json.dumps([reason, found.variables, found.files, found.kinds]).encode())
                     os._exit(0)
             os.write(own, _FIT)
             os.close(own)
             return 0, ""
         os.close(own)
-        found = _read_within(answer, _FORK_SECONDS)
+        lines = _read_within(answer, _FORK_SECONDS).split(b"\n")
         os.close(answer)
-        if found.endswith(_FIT):
+        if lines[-1] == _FIT:
             os._exit(0)
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-        *begun, reason = found.decode(errors="surrogateescape").split("\n")
-        at = max(len(begun) - 1, 0)
-        return at, reason or f"{units[at][0]} ends the process, or does not end"
+        at = max(len(lines) - 2, 0)
+        if not lines[-1]:
+            return at, f"{units[at][0]} ends the process, or does not end"
+        reason, *inputs = json.loads(lines[-1])
+        self._add_inputs(*msgspec.convert(inputs, _Inputs))
+        return at, reason
+
+    def _add_inputs(self, variables: dict[str, str | None], files: dict[str, FileStamp], kinds: dict[str, int]) -> None:
+        """Add inputs of imports that this process does not do: another audit looks again when they have changed."""
+        self.watch.verdict.variables |= variables
+        self.watch.verdict.files |= files
+        self.watch.verdict.kinds |= kinds
 
     def _import(self, unit: Sequence[str]) -> str:
         """Import modules of one package; return the first effect that must not happen before a run, or nothing."""

@@ -26,6 +26,7 @@ from jitserver.run import (
     helpers,
     history,
     process_facts,
+    random_state,
     scan,
     supervisor,
     user_program,
@@ -72,7 +73,7 @@ class Helper:
             set_order.share_seed()
         self._lock = open_lock(address.lock_path)
         self._terminal = helper_address.HAS_TERMINAL in options
-        self._imports = Imports(self._key, self._exit_with_daemon, self._terminal)
+        self._imports = Imports(self._key, self._terminal)
         self._wake_read, self._wake_write = os.pipe()
         self._listener: socket.socket
         self._daemon: int | None = None
@@ -133,15 +134,16 @@ class Helper:
             audit.close()
             self._audit = None
             self._update()
-        elif self._wake_read in ready and self._imports.are_outdated():
+        elif self._wake_read in ready and history.version() != self._imports.version:
             self._update()
-        if not ready and listener and self._imports.operations:
-            self._or_restart(self._imports.prepare_next())
+        if not ready and listener and self._imports.operations and not self._imports.prepare_next():
+            self._restart()
         return listener is not None and listener.fileno() in ready
 
     def _update(self) -> None:
         """Import all that is known to be fit, and have an audit look at what is new, once."""
-        self._or_restart(self._imports.update())
+        if not self._imports.update():
+            self._restart()
         if self._imports.need_audit and self._audit is None and self._audited != self._imports.version:
             self._audited = self._imports.version
             with contextlib.suppress(OSError):
@@ -211,7 +213,7 @@ class Helper:
             with self._imports.preloaded.visible():
                 child.become(request, received)
                 internals.find_plugins_in(scan.directory_of(request.command, request.cwd))
-                self._imports.reseed()
+                random_state.reseed(self._imports.generators)
             settings.cache_clear()
             importlib.invalidate_caches()
             self._imports.preloaded.serve(FreshStart(request))
@@ -272,10 +274,6 @@ class Helper:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
 
-    def _or_restart(self, can_go_on: bool) -> None:
-        if not can_go_on:
-            self._restart()
-
     def _restart(self) -> None:
         """Restart this helper."""
         # A signal that arrives from now on stays pending for the restarted helper.
@@ -283,10 +281,6 @@ class Helper:
         self._end_audit()
         os.chdir(self._cwd)
         os.execve(sys.executable, sys.orig_argv, self._environment)
-
-    def _exit_with_daemon(self) -> None:
-        if self._daemon is not None and select.select([self._daemon], [], [], 0)[0]:
-            self._exit()
 
     def _exit(self) -> NoReturn:
         """Exit now, whatever this process is doing, as a signal handler as well."""

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jitclient.api.switch import modules_of_the_program
@@ -34,16 +34,16 @@ class Imports:
         preloaded: the modules, hidden between imports.
         total: how many modules were imported, and the seconds that this took.
         operations: recipes of the operations that are still to be prepared.
+        generators: random generators of numpy that the imports have made.
         version: the version of the history at the last update.
         need_audit: whether runs have imported modules of which no verdict says anything.
     """
 
-    def __init__(self, helper: str, before_each: Callable[[], None], terminal: bool) -> None:
+    def __init__(self, helper: str, terminal: bool) -> None:
         """Import nothing yet.
 
         Args:
             helper: the key that selects the helper.
-            before_each: is called before each import.
             terminal: whether the imports see terminals.
         """
         self.preloaded = Preloaded(terminal)
@@ -52,14 +52,9 @@ class Imports:
         self.need_audit = False
         self._helper = helper
         self._terminal = terminal
-        self._before_each = before_each
         self.version: FileStamp = None
         self._imported: list[str] = []
-        self._generators: list[Any] = []
-
-    def are_outdated(self) -> bool:
-        """Return whether the history has changed since the last imports."""
-        return history.version() != self.version
+        self.generators: list[Any] = []
 
     def differ(self, environment: Mapping[str, str], cwd: str) -> str:
         """Return why a run with these variables, in this directory, cannot use the imports; empty if it can."""
@@ -80,8 +75,6 @@ class Imports:
         self.version = history.version()
         names = audit.wanted()
         found = verdict.read(self._helper)
-        if found is not None and (found.changed() or found.differs(os.environ)):
-            found = None
         self.need_audit = found is None or not {*names} <= {*found.fit, *found.unfit}
         if found is None or found.fit[: len(self._imported)] != self._imported:
             return not self._imported
@@ -107,13 +100,9 @@ class Imports:
                 self.operations = [one for one in new_operations if one.hex() not in found.unfit]
             fast_exit.exempt_loaded_modules()
             fill_caches()
-            self._generators += random_state.numpy_generators()  # all others are frozen
+            self.generators += random_state.numpy_generators()  # all others are frozen
         _freeze()
         return True
-
-    def reseed(self) -> None:
-        """Seed random generators again, in the process of a run."""
-        random_state.reseed(self._generators)
 
     def prepare_next(self) -> bool:
         """Prepare one operation. Commands that arrive in the meantime wait for it.
@@ -138,7 +127,6 @@ class Imports:
         """Import modules; return the one whose import fails, or empty: none of them has failed in the audit."""
         variables, filters = dict(os.environ), list(warnings.filters)
         for name in names:
-            self._before_each()
             if name not in sys.modules:
                 try:
                     importlib.import_module(name)

@@ -1,5 +1,6 @@
 """Verdict of an audit (`audit.py`): which modules a helper may import in advance, and how they depend on a process."""
 
+import json
 import os
 import stat
 from collections.abc import Iterable, Mapping, Set
@@ -193,15 +194,16 @@ class Verdict(msgspec.Struct):
 
 
 def read(helper: str) -> Verdict | None:
-    """Return the verdict of the last audit for a helper, or None.
+    """Return the verdict of the last audit for a helper, or None if there is none that holds for this process.
 
     Args:
         helper: the key that selects the helper.
     """
     try:
-        return msgspec.json.decode(_path(helper).read_bytes(), type=Verdict)
-    except (OSError, SettingsError, ValueError, RecursionError):  # there is none, or it is damaged
+        found = msgspec.convert(json.loads(_path(helper).read_bytes()), Verdict, str_keys=True)
+    except (OSError, SettingsError, ValueError, RecursionError):  # it is missing or damaged
         return None
+    return None if found.changed() or found.differs(os.environ) else found
 
 
 def write(helper: str, verdict: Verdict) -> None:
@@ -213,7 +215,7 @@ def write(helper: str, verdict: Verdict) -> None:
     file = _path(helper)
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     try:
-        temporary.write_bytes(msgspec.json.encode(verdict))
+        temporary.write_text(json.dumps(msgspec.to_builtins(verdict)))
         temporary.replace(file)
     except OSError:  # such as a full disk
         temporary.unlink(missing_ok=True)

@@ -129,7 +129,12 @@ class Environment:
     def warm(self, env: dict[str, str] | None = None) -> None:
         """Has a helper ready that knows all that was learnt."""
         script = self.script("pass", "warming.py")
-        self._until(lambda: not self.run("--verbose", script, env=env).stderr, "a helper", SECONDS)
+
+        def is_ready() -> bool:
+            # By the end of this run, the helper has started an audit of all that runs before have imported.
+            return not self.run("--verbose", script, env=env).stderr and not self._processes(rb"jitserver\.run\.audit")
+
+        self._until(is_ready, "a helper that no audit is for", SECONDS)
 
     def warm_terminal(self) -> None:
         """Has another helper ready, for runs whose output is a terminal."""
@@ -164,18 +169,17 @@ class Environment:
             process.communicate()
         self._until(self._are_ended, "the helpers' end")
 
-    def _is_helper(self, pid: int) -> bool:
-        """Whether it is a helper of this environment, which may not have told so yet."""
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            return False
-        return (
-            re.search(rb"jitserver\.run\.(helper|audit)", command) is not None and os.fsencode(self.folder) in command
-        )
+    def _processes(self, words: bytes) -> list[int]:
+        """The processes of this environment with some words, helpers included that have not told that they run."""
+        found = []
+        for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+            with contextlib.suppress(OSError):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes()
+                found += [pid] if re.search(words, command) and os.fsencode(self.folder) in command else []
+        return found
 
     def _are_ended(self) -> bool:
-        helpers = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._is_helper(pid)]
+        helpers = self._processes(rb"jitserver\.run\.(helper|audit)")
         for pid in helpers:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
