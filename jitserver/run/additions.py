@@ -1,4 +1,4 @@
-"""Additions of imports of a helper to the process: loggers, finders of imports, filters of warnings.
+"""Additions of imports of a helper to the process: loggers, finders of imports, audit hooks, filters of warnings.
 
 A run gets each of them when its import would add it. Until then they are hidden, as the modules are (`preloaded.py`):
 `logging.config.dictConfig`, for example, disables the loggers that exist. A program that asks for a logger by its name
@@ -8,17 +8,20 @@ Imports also write messages, such as those of matplotlib at the level DEBUG, whi
 the run if the program would show them.
 """
 
+import contextlib
 import logging
 import re
 import sys
 import warnings
-from collections.abc import Container, Iterable, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
+from jitclient.capture.user_code.installed import OWN_PACKAGES
 from jitserver.run.process_state import finders
 from jitserver.run.verdict import Filter, Verdict
 
 _manager: Any = logging.root.manager
+_sys: Any = sys
 _warnings: Any = warnings
 RELATIONS_OF_LOGGERS = ("_cache", "manager", "name", "parent")
 """Attributes of a logger that say which it is, and relate it to others."""
@@ -167,6 +170,40 @@ class Finders:
         for each in added:
             each.put()
         return [each.finder for each in added]
+
+
+class AuditHooks:
+    """Audit hooks that imports have registered: the interpreter cannot remove one, so this process has none of them."""
+
+    def __init__(self) -> None:
+        self._kept: list[Any] = []
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keep the hooks that imports register within a block."""
+        own, before = sys.addaudithook, {*sys.modules}
+
+        def keep(hook: Any) -> None:
+            if hook.__module__.partition(".")[0] in OWN_PACKAGES:
+                own(hook)
+            else:
+                self._kept.append(hook)
+
+        _sys.addaudithook = keep
+        try:
+            yield
+        finally:
+            _sys.addaudithook = own
+            for name in sys.modules.keys() - before:
+                # An import may have bound the name.
+                namespace = getattr(sys.modules[name], "__dict__", {})
+                namespace.update({bound: own for bound, value in dict(namespace).items() if value is keep})
+
+    def show_for(self, modules: Container[str]) -> None:
+        """Register the hooks that modules define."""
+        for hook in self._kept:
+            if hook.__module__ in modules:
+                sys.addaudithook(hook)
 
 
 def put_filters(filters: Sequence[tuple[Any, ...]]) -> None:

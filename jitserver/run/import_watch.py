@@ -45,7 +45,6 @@ _BETWEEN = ("_collections_abc", "collections.abc", "genericpath", "os", "pathlib
 _REGISTERS = (
     (codecs, "register", "a codec"),
     (codecs, "register_error", "a handler of errors of codecs"),
-    (sys, "addaudithook", "an audit hook"),
 )
 """Functions that register something in the interpreter, which cannot be asked for it, or cannot remove it."""
 
@@ -402,6 +401,16 @@ class ImportWatch:
 
         for module, name, thing in _REGISTERS:
             _put(module, name, registering(getattr(module, name), thing))
+        own_addaudithook = sys.addaudithook
+
+        def addaudithook(hook: Any) -> None:
+            if not self._is_importing or _is_own_code():
+                own_addaudithook(hook)
+            elif getattr(hook, "__module__", None) != _imported_now():
+                self.problem = "registers an audit hook of another module"
+            # Otherwise a run registers it: the interpreter cannot remove one, which the next import would have.
+
+        _put(sys, "addaudithook", addaudithook)
         own_seed = random.Random.seed
 
         def seed(generator: random.Random, a: Any = None, version: int = 2) -> None:

@@ -82,7 +82,7 @@ class Imports:
         before, start = {*sys.modules}, time.perf_counter()
         self.preloaded.verdict = found
         with self.preloaded.visible():
-            with _on_terminal() if self._terminal else contextlib.nullcontext():
+            with self.preloaded.hooks.kept(), _on_terminal() if self._terminal else contextlib.nullcontext():
                 failed = self._import(new)
             self.preloaded.modules |= sys.modules.keys() - before
             if failed:

@@ -20,7 +20,7 @@ from typing import Any
 from jitclient.capture.user_code.installed import OWN_PACKAGES, stored
 from jitclient.jaxside import interop
 from jitserver.run import fast_exit
-from jitserver.run.additions import Finders, Loggers, add_filter
+from jitserver.run.additions import AuditHooks, Finders, Loggers, add_filter
 from jitserver.run.conditions import Conditions
 from jitserver.run.verdict import Verdict
 
@@ -35,6 +35,7 @@ class Preloaded:
         verdict: what the audit has found about the imports.
         modules: names of the modules that were imported.
         finders: finders that the imports have added.
+        hooks: audit hooks that the imports have registered.
     """
 
     def __init__(self, terminal: bool) -> None:
@@ -46,6 +47,7 @@ class Preloaded:
         self.verdict = Verdict()
         self.modules: set[str] = set()
         self.finders = Finders()
+        self.hooks = AuditHooks()
         self._loggers = Loggers()
         self._terminal = terminal
         self._hidden: dict[str, Any] = {}
@@ -154,6 +156,7 @@ class Preloaded:
             if each.module in names:
                 add_filter(each)
         self._conditions.allow(written, self.finders.show_for(names))
+        self.hooks.show_for(names)
         if not {*names}.isdisjoint(self.verdict.temporary):
             tempfile.gettempdir()
         interop.have_loaded(names)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ...sampled import sampled
-from .conftest import SECONDS, install, learn
+from .conftest import SECONDS, install, learn, unfit
 
 SHOWN = """
 import sys
@@ -411,6 +411,11 @@ def test_imports_are_what_they_are_under_python(name: str, learnt: Any) -> None:
     assert bool(said) != (name in IN_THE_HELPER), said
     assert len(said) < 2
     assert all("the program runs in a fresh process: " in line for line in said)
+
+
+@pytest.mark.slow
+def test_a_helper_imports_what_registers_an_audit_hook(learnt: Any) -> None:
+    assert {"audits", "uses_audits"}.isdisjoint(unfit(learnt))
 
 
 @pytest.mark.slow
