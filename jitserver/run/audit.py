@@ -231,7 +231,7 @@ class _Audit:
             return False
         left = next((above for above in verdict.with_packages(name) if above in self._unfit), "")
         if left:
-            self._unfit[name] = f"{left} is left to the runs"
+            self._unfit[name] = f"{left} {verdict.LEFT}"
         return not left
 
     def _note_unfit(self, name: str, reason: str, later: Sequence[Sequence[str]]) -> None:
@@ -240,7 +240,7 @@ class _Audit:
         self._unfit[name] = reason
         if sum(_package(each) == package for each in self._unfit) >= _MAX_UNFIT_IN_PACKAGE:
             names = [each for unit in later for each in unit if _package(each) == package]
-            self._unfit |= {each: f"{package} is left to the runs" for each in names if each not in self._unfit}
+            self._unfit |= {each: f"{package} {verdict.LEFT}" for each in names if each not in self._unfit}
 
 
 def _package(name: str) -> str:

@@ -12,6 +12,9 @@ from jitclient.core import directories
 from jitclient.core.file_stamp import FileStamp, file_stamp
 from jitclient.errors import SettingsError
 
+LEFT = "is left to the runs"
+"""End of the reason why a module is unfit that has no reason of its own."""
+
 _MAX_VERDICTS = 20
 
 
@@ -200,10 +203,19 @@ def read(helper: str) -> Verdict | None:
         helper: the key that selects the helper.
     """
     try:
-        found = msgspec.convert(json.loads(_path(helper).read_bytes()), Verdict, str_keys=True)
-    except (OSError, SettingsError, ValueError, RecursionError):  # it is missing or damaged
+        found = _read(_path(helper))
+    except (OSError, SettingsError):
         return None
-    return None if found.changed() or found.differs(os.environ) else found
+    return None if found is None or found.changed() or found.differs(os.environ) else found
+
+
+def newest() -> Verdict | None:
+    """Return the verdict of the last audit in this environment, or None if there is none.
+
+    Raises:
+        OSError, SettingsError: there is no directory for it.
+    """
+    return _read(_sorted()[-1]) if _sorted() else None
 
 
 def write(helper: str, verdict: Verdict) -> None:
@@ -220,7 +232,7 @@ def write(helper: str, verdict: Verdict) -> None:
     except OSError:  # such as a full disk
         temporary.unlink(missing_ok=True)
         raise
-    for old in sorted(file.parent.glob("verdict-*.json"), key=lambda path: file_stamp(path) or ())[:-_MAX_VERDICTS]:
+    for old in _sorted()[:-_MAX_VERDICTS]:
         old.unlink(missing_ok=True)
 
 
@@ -245,3 +257,16 @@ def with_packages(name: str) -> list[str]:
 
 def _path(helper: str) -> Path:
     return directories.environment_directory() / f"verdict-{helper}.json"
+
+
+def _sorted() -> list[Path]:
+    """Return the files of verdicts, the newest last."""
+    found = directories.environment_directory().glob("verdict-*.json")
+    return sorted(found, key=lambda path: path.stat().st_mtime)
+
+
+def _read(path: Path) -> Verdict | None:
+    try:
+        return msgspec.convert(json.loads(path.read_bytes()), Verdict, str_keys=True)
+    except (OSError, ValueError, RecursionError):  # it is missing or damaged
+        return None

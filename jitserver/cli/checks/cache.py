@@ -1,4 +1,4 @@
-"""Check of the cache directory: whether it can be written, its file system, and its room."""
+"""Checks of the cache directory: whether it can be written, its file system and room, and what runs import."""
 
 import shutil
 import tempfile
@@ -10,6 +10,7 @@ from jitclient.errors import SettingsError
 from jitclient.wire.labels import size
 from jitserver.cli.checks.finding import DaemonState, Finding, verdict
 from jitserver.cli.common import number
+from jitserver.run import verdict as verdicts
 from jitserver.store.environments import cache_directories, disk_bytes, is_missing
 
 _LOW_DISK_BYTES, _FULL_DISK_BYTES = 1 << 30, 100 << 20
@@ -44,6 +45,20 @@ def cache(state: DaemonState) -> Iterator[Finding]:
     if gone := [directory for directory in caches if is_missing(directory)]:
         says = f"{number(len(gone), 'environment')} of these no longer exist ({size(sum(map(disk_bytes, gone)))})"
         yield Finding("cache", "warning", says, "jitserver purge")
+
+
+def imports(_: DaemonState) -> Finding:
+    """Say which packages `jitserver run` imports in advance, and which it leaves to each run, and why."""
+    newest = verdicts.newest()
+    if newest is None:
+        return Finding("imports", "ok", "no `jitserver run` has imported anything")
+    left: dict[str, str] = {}
+    for name, why in newest.unfit.items():
+        if not why.endswith(verdicts.LEFT):
+            left.setdefault(name.partition(".")[0], why)
+    fit = {name.partition(".")[0] for name in newest.fit} - left.keys()
+    says = f"{number(len(fit), 'package')} imported in advance for `jitserver run`"
+    return Finding("imports", "ok", "\n".join([says, *(f"left to each run: {why}" for why in left.values())]))
 
 
 def _file_system(directory: Path) -> str:

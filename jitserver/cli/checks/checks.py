@@ -15,6 +15,7 @@ CHECKS: tuple[Check, ...] = (
     environment.versions,
     environment.settings,
     cache.cache,
+    cache.imports,
     daemon.answers,
     lab.lab,
     daemon.devices,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-CHECKS = {"versions", "settings", "cache", "daemon"}
+CHECKS = {"versions", "settings", "cache", "imports", "daemon"}
 OF_A_DAEMON = {"devices", "executables", "call"}
 
 

@@ -10,7 +10,8 @@ from jitclient.core import directories
 from jitclient.wire.address import Address
 from jitclient.wire.introspection import Status
 from jitserver.cli.checks import cache
-from jitserver.cli.checks.finding import DaemonState
+from jitserver.cli.checks.finding import DaemonState, Finding
+from jitserver.run import verdict
 
 HERE = DaemonState(Address(Path("/nowhere/d.sock")))
 STATUS = Status(**{**dict.fromkeys(Status.__struct_fields__, 0), "max_disk_bytes": 1 << 30})
@@ -59,3 +60,14 @@ def test_a_cache_on_a_network_is_a_warning(tmp_path: Path, monkeypatch: pytest.M
         rows = ["rootfs / overlay rw 0 0", *(f"server {home} {kind} rw 0 0" for kind in kinds)]
         (home / "mounts").write_text("\n".join(rows))
         assert levels()[-1] == level
+
+
+def test_what_is_left_to_each_run_is_said_once_for_each_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directories, "cache_root", lambda: tmp_path / "cache")
+    assert cache.imports(HERE).says == "no `jitserver run` has imported anything"
+    unfit = {"sets.a": "sets.a changes the umask", "uses": "sets.a is left to the runs", "sets.b": "sets.b prints"}
+    verdict.write("abc", verdict.Verdict(fit=["numpy", "numpy.random", "jax", "sets.c"], unfit=unfit))
+    expected = "2 packages imported in advance for `jitserver run`\nleft to each run: sets.a changes the umask"
+    assert cache.imports(HERE) == Finding("imports", "ok", expected)
