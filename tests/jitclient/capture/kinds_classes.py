@@ -53,6 +53,15 @@ KINDS = {
         "def fn(x):\n    return A().run(x)\n",
         "edits": [("9.0", "8.0"), ("return 3", "return 4")],
     },
+    "dataclass_of_a_metaclass": {
+        "source": "import dataclasses\nfrom typing import ClassVar\n\nclass Meta(type):\n"
+        "    def __new__(mcs, name, bases, names):\n"
+        "        return dataclasses.dataclass(super().__new__(mcs, name, bases, names))\n\n"
+        "class A(metaclass=Meta):\n    k: ClassVar[float] = 1.0\n    m: float = 1.0\n    gone: float = 1.0\n\n"
+        "A.k, A.m = 9.0, 5.0\ndel A.gone\n\n"
+        "def fn(x):\n    return x * A.k + A.m + A().m + (0 if hasattr(A, 'gone') else 100)\n",
+        "edits": [("9.0", "8.0"), ("5.0", "6.0"), ("del A.gone", "A.gone = 2.0")],
+    },
     "init_subclass": {
         "source": "class Base:\n    seen = []\n    def __init_subclass__(cls, tag, **kw):\n"
         "        super().__init_subclass__(**kw)\n        cls.tag = tag\n"

@@ -136,9 +136,10 @@ KINDS = {
         ("9.0", "8.0"),
     ),
     "equinox_module": _kind(
-        "import equinox as eqx\n\nclass Linear(eqx.Module):\n    '''DOC'''\n    w: jax.Array\n"
-        "    k: float = eqx.field(static=True, default=9.0)\n"
-        "    def __call__(self, x):\n        return x * self.w * self.k\n\n"
+        "import equinox as eqx\nfrom typing import ClassVar\n\n"
+        "class Linear(eqx.Module):\n    '''DOC'''\n    w: jax.Array\n"
+        "    k: float = eqx.field(static=True, default=9.0)\n    c: ClassVar[float] = 1.0\n"
+        "    def __call__(self, x):\n        return x * self.w * self.k + self.c\n\nLinear.c = 7.0\n\n"
         "class Net(eqx.Module):\n    a: Linear\n    b: eqx.nn.Linear\n"
         "    def __init__(self):\n        self.a = Linear(jnp.ones(4))\n"
         "        self.b = eqx.nn.Linear(4, 4, key=jax.random.key(0))\n"
@@ -147,6 +148,7 @@ KINDS = {
         ("9.0", "8.0"),
         ("x * self.w", "x + self.w"),
         ("key(0)", "key(1)"),
+        ("7.0", "6.0"),
     ),
     "flax_linen": _kind(
         "import flax.linen as nn\n\nclass Mlp(nn.Module):\n    '''DOC'''\n    width: int = 9\n"

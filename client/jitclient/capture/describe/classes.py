@@ -38,8 +38,8 @@ def _typed_dict(walker: Walker, node: Node, cls: Any) -> None:
 @describes_as("class")
 def _user_class(walker: Walker, node: Node, cls: type) -> None:
     walker.watch.class_(cls)
-    body = body_of(cls, keep_docs="docs" in walker.options)
     mode = _how_to_make(cls)
+    body = body_of(cls, keep_docs="docs" in walker.options, is_replayed=mode == "replay")
     keywords = {"pytree": vars(cls)[_IS_PYTREE]} if mode == "replay" and _IS_PYTREE in vars(cls) else {}
     # Another one than a metaclass without keywords has given it.
     if issubclass(cls, enum.Flag) and cls._boundary_ is not cls.__bases__[-1]._boundary_:  # type: ignore[attr-defined]

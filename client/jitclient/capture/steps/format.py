@@ -15,7 +15,7 @@ from jitclient.capture.user_code.names import VALUES
 from jitclient.core.digests import digest
 from jitclient.errors import CaptureError
 
-FORMAT = 14
+FORMAT = 15
 """Part of the context of every key; increase it whenever the bytes of the same function change."""
 
 COMPLETION_PREFIX = "+"

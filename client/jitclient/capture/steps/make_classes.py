@@ -3,6 +3,7 @@
 import abc
 import contextlib
 import dataclasses
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -95,12 +96,18 @@ def _restore_members(cls: Any, members: Any) -> None:
 
 
 def _impose(cls: type, attributes: Any) -> None:
-    """Set the attributes that a decorator added to a class, unless the metaclass made the dataclass itself."""
+    """Set the attributes that a decorator added to a class; if its metaclass makes the dataclass, those of its fields.
+
+    The program may have set other values than the defaults with which the fields were made.
+    """
     imposed = dict(attributes)
     if "__dataclass_fields__" in imposed and "__dataclass_fields__" in vars(cls):
-        return
-    for name, value in vars(cls).copy().items():
-        if isinstance(value, dataclasses.Field) and name not in imposed:
+        made = vars(cls)["__dataclass_fields__"].keys()
+        imposed = {name: value for name, value in imposed.items() if name in made}
+    else:
+        made = [name for name, value in vars(cls).items() if isinstance(value, dataclasses.Field)]
+    for name in vars(cls).keys() & {*made} - imposed.keys():
+        if not isinstance(vars(cls)[name], types.MemberDescriptorType):  # of a slot
             type.__delattr__(cls, name)
     for name, value in imposed.items():
         type.__setattr__(cls, name, value)

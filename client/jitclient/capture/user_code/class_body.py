@@ -46,8 +46,14 @@ class Body(NamedTuple):
     is_restored: bool = False
 
 
-def body_of(cls: type, keep_docs: bool) -> Body:
-    """Return the namespace from which a class can be made again."""
+def body_of(cls: type, keep_docs: bool, is_replayed: bool) -> Body:
+    """Return the namespace from which a class can be made again.
+
+    Args:
+        cls: the class.
+        keep_docs: whether its docstring counts.
+        is_replayed: whether installed code takes part in making the class, as a metaclass that makes a dataclass of it.
+    """
     if issubclass(cls, enum.Enum):
         return _enum_body(cls)
     names = {
@@ -59,7 +65,7 @@ def body_of(cls: type, keep_docs: bool) -> Body:
         and not (name == "__annotations__" and not value)
         and not isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType))
     }
-    if "__dataclass_fields__" not in names or type(cls) in (type, abc.ABCMeta):
+    if "__dataclass_fields__" not in names or not is_replayed or type(cls) in (type, abc.ABCMeta):
         return Body(names, {})
     return _undo_dataclass(names)
 
