@@ -1,9 +1,8 @@
-"""The state of jax in a child forked from a process that had imported it: jax's threads do not exist in the child."""
+"""The state of jax in a child forked from a process with a backend: its threads do not exist in the child."""
 
 import contextlib
 import ctypes
 import os
-import sys
 
 from jitclient.jaxside import internals
 
@@ -18,7 +17,7 @@ _is_child = False
 
 def _after_fork() -> None:
     global _is_child
-    if "jax" in sys.modules:
+    if _is_child or internals.has_backend():
         _is_child = True
         with contextlib.suppress(Exception):
             _keep_backends()
