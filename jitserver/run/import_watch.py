@@ -23,7 +23,7 @@ from typing import Any
 
 from jitclient.capture.user_code.installed import OWN_PACKAGES, stored
 from jitclient.core.file_stamp import FileStamp, file_stamp
-from jitserver.run import process_state
+from jitserver.run import process_facts, process_state
 from jitserver.run.additions import RELATIONS_OF_LOGGERS, add_filter, put_filters
 from jitserver.run.verdict import Access, Filter, Verdict, kind_of_file, with_prefix
 
@@ -205,6 +205,9 @@ class ImportWatch:
         if not self._is_importing:
             return
         running = _running_modules(_BETWEEN)
+        # Each run reads our settings again; those that imports depend on select the helper.
+        if running[:1] == ["jitclient.core.settings"] and not process_facts.native_variables({name: value}):
+            return
         imported = running[-1] if running else ""
         self.verdict.accesses.append(Access(name, value, sorted({*running}), imported, self._batch, is_write))
         if is_write:

@@ -90,8 +90,9 @@ def test_an_interrupt_of_an_own_trace_says_if_the_daemon_continues(
     serve: Any, start: Any, gate: Any, until: Any
 ) -> None:
     with serve() as daemon:
-        client = start(daemon, f"{gate.waits} or time.sleep(600)")
+        client = start(daemon, f"{gate.waits} or print('here', flush=True) or time.sleep(600)")
         client.goes_on()
+        client.says("here")
         until(lambda: daemon.phases() == ["tracing"], "the daemon to trace")
         client.kill(signal.SIGINT)
         client.says("interrupted")

@@ -503,6 +503,24 @@ def test_jits_are_routed_and_operations_reused_whichever_package_is_first(first:
 
 
 @pytest.mark.slow
+def test_what_hidden_packages_have_registered_makes_no_other_program(
+    cold: Any, site: Path, until: Any, new_daemon: Any
+) -> None:
+    install(site, "table", "CLASSES = {}\ndef has(cls):\n    return cls in CLASSES")
+    install(site, "adds", "import table\nclass Own: pass\ntable.CLASSES[Own] = 1")
+    script = cold.script(
+        "import jax, sys, table\nprint(jax.jit(lambda x: x + table.has(int))(1.0), 'adds' in sys.modules)",
+        "reads.py",
+    )
+    report = {"JITSERVER_REPORT": "lines"}  # which the helper has not
+    with new_daemon(cold.variables["JITSERVER_ADDRESS"], env={"PYTHONPATH": cold.variables["PYTHONPATH"]}):
+        assert "compiled" in cold.run(script, env=report).stderr
+        learn(cold, until, "adds", "table", "jax")
+        done = cold.run("--verbose", script, env=report)
+    assert (done.stdout, "found in" in done.stderr) == ("1.0 False\n", True), done.stderr
+
+
+@pytest.mark.slow
 def test_a_fresh_process_can_be_asked_for(learnt: Any) -> None:
     done = learnt.run("--fresh", "--verbose", learnt.script("import uses; print(uses.VALUE)"))
     assert (done.stdout, done.stderr) == (

@@ -28,6 +28,7 @@ from jitclient.capture.manifest.places import (
     attribute,
     fields_of,
     is_foundation,
+    is_hidden,
     is_of_python,
     is_package,
     is_users,
@@ -428,9 +429,14 @@ def _has_own_pickle(kind: type) -> bool:
 
 
 def _is_incidental(key: Any, held: Any) -> bool:
-    """Return whether a row is made when a process first needs it: for a class of ours, or a backend of einops."""
-    is_own = issubclass(type(key), type) and module_of(key).partition(".")[0] in OWN_PACKAGES
-    return is_own or module_of(type(held)) == "einops._backends"
+    """Return whether a row of a dictionary depends on the process.
+
+    It is made when a process first needs it, for a class of ours or a backend of einops; or it is for a class of a
+    module that the program has not imported, and that the helper of `jitserver run` has.
+    """
+    module = module_of(key) if issubclass(type(key), type) else ""
+    is_own = module.partition(".")[0] in OWN_PACKAGES
+    return is_own or module_of(type(held)) == "einops._backends" or bool(module and is_hidden(module))
 
 
 def _plain_items(module: Any) -> list[tuple[str, Any]]:
