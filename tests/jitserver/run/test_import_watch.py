@@ -21,7 +21,7 @@ import msgspec
 from jitserver.run.import_watch import ImportWatch
 
 sys.path.insert(0, sys.argv[1])
-watch = ImportWatch(terminal=False)
+watch = ImportWatch(terminal=bool(os.environ.get("TERMINAL")))
 problems = {}
 for name in sys.argv[3:]:
     watch.observe(name)
@@ -178,7 +178,11 @@ def test_the_size_of_a_terminal_is_that_of_the_run(site: Path, monkeypatch: pyte
     for name in ("COLUMNS", "LINES"):
         monkeypatch.delenv(name, raising=False)
     (site / "looked_at.py").write_text("import shutil; shutil.get_terminal_size()\n")
-    assert watched(site, "looked_at").problems == {"looked_at": "asks how large the terminal is"}
+    on_terminal = watched(site, "looked_at", env={**os.environ, "TERMINAL": "1"})
+    assert on_terminal.problems == {"looked_at": "asks how large the terminal is"}
+    without = watched(site, "looked_at", env={**os.environ})
+    assert without.problems == {"looked_at": ""}
+    assert without.verdict.differs_in_terminals({"looked_at"}, True)  # where standard output is one
 
 
 # ---- variables
