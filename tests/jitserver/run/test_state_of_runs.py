@@ -87,6 +87,7 @@ def test_a_run_is_as_under_python_whatever_others_have_imported(sequence: int, o
     until(lambda: not ours.compared(ours.script(PROBE, "probe.py")), "a run that begins in a helper", SECONDS)
 
 
+@pytest.mark.slow
 def test_the_probe_shows_each_effect(tmp_path: Path) -> None:
     """Otherwise the test above could not fail."""
     shown = {}
