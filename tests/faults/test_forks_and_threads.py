@@ -1,5 +1,8 @@
 """A client with many threads, and the children that it forked: each gets right answers, and none harms another."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -227,3 +230,42 @@ def test_eight_processes_that_ask_for_one_key_compile_once(unharmed: Any, start_
     after = unharmed.counts()
     assert (after.compiles - before.compiles, after.traces - before.traces) == (1, 1)
     assert after.hits - before.hits == 7
+
+
+WHILE_A_BACKEND_STARTS = """
+import os, sys, threading
+import jitclient, jax
+import jitclient.calls.general_path
+from jax._src import xla_bridge
+
+own, starts, forked = xla_bridge._init_backend, threading.Event(), threading.Event()
+
+def slow(platform):
+    starts.set()
+    forked.wait()
+    return own(platform)
+
+xla_bridge._init_backend = slow
+thread = threading.Thread(target=jax.devices)
+thread.start()
+starts.wait()
+pid = os.fork()
+if not pid:
+    os._exit(0)
+forked.set()
+thread.join()
+print(os.waitpid(pid, 0)[1])
+"""
+
+
+@pytest.mark.slow
+def test_a_child_forked_while_a_backend_starts_waits_for_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", WHILE_A_BACKEND_STARTS],
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=100,
+    )
+    assert (done.stdout, done.stderr) == ("0\n", "")

@@ -17,7 +17,7 @@ _is_child = False
 
 def _after_fork() -> None:
     global _is_child
-    if _is_child or internals.has_backend():
+    if _is_child or internals.may_have_threads():
         _is_child = True
         with contextlib.suppress(Exception):
             _keep_backends()

@@ -40,6 +40,15 @@ def backends() -> list[Any]:
     return list(getattr(bridge, "_backends", {}).values())
 
 
+def may_have_threads() -> bool:
+    """Return whether jax has started a backend, or may be starting one, without a wait for what starts it."""
+    bridge: Any = sys.modules.get("jax._src.xla_bridge")
+    try:
+        return bridge is not None and (bool(bridge._backends) or bridge._backend_lock.locked())
+    except AttributeError:  # another version of jax
+        return True
+
+
 def mesh_of_block() -> Any:
     """Return the mesh of the innermost `with mesh:` block, JAX's older way to set one.
 
