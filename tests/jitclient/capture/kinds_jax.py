@@ -138,14 +138,17 @@ KINDS = {
     "equinox_module": _kind(
         "import equinox as eqx\nfrom typing import ClassVar\n\n"
         "class Linear(eqx.Module):\n    '''DOC'''\n    w: jax.Array\n"
-        "    k: float = eqx.field(static=True, default=9.0)\n    c: ClassVar[float] = 1.0\n"
-        "    def __call__(self, x):\n        return x * self.w * self.k + self.c\n\nLinear.c = 7.0\n\n"
+        "    k: float = eqx.field(static=True, default=9.0)\n    c: ClassVar[float] = 1.0\n    d: float = 2.0\n"
+        "    def __call__(self, x):\n        return x * self.w * self.k + self.c + self.d\n\nLinear.c = 7.0\n\n"
+        "class Own(Linear):\n    d = 3.0\n    @property\n    def k(self):\n        return 4.0\n"
+        "    def __init__(self):\n        self.w = jnp.ones(4)\n\n"
         "class Net(eqx.Module):\n    a: Linear\n    b: eqx.nn.Linear\n"
         "    def __init__(self):\n        self.a = Linear(jnp.ones(4))\n"
         "        self.b = eqx.nn.Linear(4, 4, key=jax.random.key(0))\n"
         "    def __call__(self, x):\n        return self.b(self.a(x))\n\nnet = Net()\n\n"
-        "def fn(x):\n    double = jax.tree.map(lambda v: v * 2, net)\n    return double(x) + net(x)\n",
+        "def fn(x):\n    double = jax.tree.map(lambda v: v * 2, net)\n    return double(x) + net(x) + Own()(x)\n",
         ("9.0", "8.0"),
+        ("3.0", "5.0"),
         ("x * self.w", "x + self.w"),
         ("key(0)", "key(1)"),
         ("7.0", "6.0"),

@@ -82,7 +82,8 @@ def _undo_dataclass(names: dict[str, Any]) -> Body:
         for name, field in names["__dataclass_fields__"].items()
         if name in annotations and isinstance(field, dataclasses.Field)
     }
-    imposed = {name: names[name] for name in names if name in generated or name in fields}
+    # A name of an inherited field may be the class's own, and is no field then.
+    imposed = {name: names[name] for name in names if name in generated or name in names["__dataclass_fields__"]}
     body = {name: value for name, value in names.items() if name not in generated}
     return Body({**body, **fields}, imposed)
 
