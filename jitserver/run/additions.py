@@ -181,10 +181,11 @@ class AuditHooks:
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
         """Keep the hooks that imports register within a block."""
-        own, before = sys.addaudithook, {*sys.modules}
+        own, before, is_importing = sys.addaudithook, {*sys.modules}, True
 
         def keep(hook: Any) -> None:
-            if hook.__module__.partition(".")[0] in OWN_PACKAGES:
+            # An import may have kept this function.
+            if not is_importing or hook.__module__.partition(".")[0] in OWN_PACKAGES:
                 own(hook)
             else:
                 self._kept.append(hook)
@@ -193,9 +194,8 @@ class AuditHooks:
         try:
             yield
         finally:
-            _sys.addaudithook = own
+            _sys.addaudithook, is_importing = own, False
             for name in sys.modules.keys() - before:
-                # An import may have bound the name.
                 namespace = getattr(sys.modules[name], "__dict__", {})
                 namespace.update({bound: own for bound, value in dict(namespace).items() if value is keep})
 

@@ -20,6 +20,7 @@ from jitclient.capture.ambient.patches import SEARCHED_PACKAGES, find_patches
 from jitclient.capture.user_code.installed import is_user_module
 from jitclient.capture.user_code.names import constant_home
 from jitclient.core.file_stamp import FileStamp
+from jitclient.errors import SettingsError
 from jitclient.jaxside import internals
 from jitclient.jaxside.operations import preparation
 from jitserver.run import audit, child, fast_exit, history, random_state, verdict
@@ -88,7 +89,7 @@ class Imports:
             if failed:
                 found.fit.remove(failed)
                 found.unfit[failed] = f"{failed} cannot be imported in a helper"
-                verdict.write(self._helper, found)
+                self._write(found)
             if failed or found.changed():
                 return False
             modules, seconds = self.total
@@ -117,11 +118,16 @@ class Imports:
         if internals.has_backend() or threading.active_count() > 1:
             found = self.preloaded.verdict
             found.unfit[recipe.hex()] = "it starts a backend of JAX or a thread"
-            verdict.write(self._helper, found)
+            self._write(found)
             return False
         if not self.operations:
             _freeze()
         return True
+
+    def _write(self, found: verdict.Verdict) -> None:
+        # On a full disk, the next helper finds the same.
+        with contextlib.suppress(OSError, SettingsError):
+            verdict.write(self._helper, found)
 
     def _import(self, names: list[str]) -> str:
         """Import modules; return the one whose import fails, or empty: none of them has failed in the audit."""
