@@ -25,6 +25,7 @@ from jitclient.core.file_stamp import FileStamp
 from jitclient.errors import SettingsError
 from jitclient.jaxside import internals
 from jitserver.run import child, helper_address, history, random_state, verdict
+from jitserver.run.fresh_start import has_had_children
 from jitserver.run.import_watch import ImportWatch
 from jitserver.run.process_state import ProcessState
 from jitserver.run.verdict import Verdict
@@ -253,6 +254,8 @@ def _problem() -> str:
         return "starts a backend of JAX"
     if threading.active_count() > 1:
         return "starts a thread"
+    if has_had_children():
+        return "starts a process"
     if random_state.numpy_is_seeded():
         return "seeds random numbers"
     return ""

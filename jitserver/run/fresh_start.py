@@ -49,7 +49,7 @@ class FreshStart:
                 os.getpid() != self._pid
                 or child.StandardInput.was_read
                 or threading.active_count() > 1
-                or _has_had_children()
+                or has_had_children()
                 or _writes() != self._writes
                 or _standard_files() != self._standard_files
                 or not _sockets() <= self._sockets
@@ -103,7 +103,8 @@ def _sockets() -> set[int]:
     return {number for number in child.open_fds() if stat.S_ISSOCK(os.fstat(number).st_mode)}
 
 
-def _has_had_children() -> bool:
+def has_had_children() -> bool:
+    """Return whether this process has, or has had, a child process."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:

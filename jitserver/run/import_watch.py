@@ -16,7 +16,7 @@ import sys
 import types
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from importlib.machinery import BYTECODE_SUFFIXES, ExtensionFileLoader, ModuleSpec
 from itertools import islice
 from types import CodeType
 from typing import Any
@@ -55,6 +55,8 @@ _bootstrap: Any = importlib._bootstrap
 """Python's own import system, in which `importlib.import_module` looks up its function."""
 
 _ModuleSpec: Any = ModuleSpec
+_FileLoader: Any = vars(importlib)["_bootstrap_external"].FileLoader
+_COMPILED = tuple(BYTECODE_SUFFIXES)
 _warnings: Any = warnings
 
 _NATIVE_LOADERS: Mapping[CodeType, Callable[[Mapping[str, Any]], str]] = {
@@ -241,7 +243,8 @@ class ImportWatch:
 
     def _files(self) -> None:
         own_getcwd, own_stat, own_open = os.getcwd, os.stat, builtins.open
-        own_listdir, own_scandir = os.listdir, os.scandir
+        own_listdir, own_scandir, own_os_open = os.listdir, os.scandir, os.open
+        own_get_data = _FileLoader.get_data
 
         def note_path(path: Any, is_read: bool) -> None:
             if self._is_importing and isinstance(path, str | bytes | os.PathLike):
@@ -281,8 +284,21 @@ class ImportWatch:
                 note_path(file, True)
             return own_open(file, mode, *arguments, **options)
 
+        def os_open(path: Any, flags: int, *arguments: Any, **options: Any) -> int:
+            if not options and not flags & (os.O_CREAT | os.O_WRONLY):
+                note_path(path, True)
+            return own_os_open(path, flags, *arguments, **options)
+
+        def get_data(loader: Any, path: str) -> bytes:  # also for `pkgutil.get_data`
+            if not path.endswith(_COMPILED):
+                note_path(path, True)
+            found: bytes = own_get_data(loader, path)
+            return found
+
         for function in (getcwd, stat, listdir, scandir):
             _put(os, function.__name__, function)
+        _put(os, "open", os_open)
+        _put(_FileLoader, "get_data", get_data)
         for module in (builtins, io):
             _put(module, "open", open)
 

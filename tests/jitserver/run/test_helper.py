@@ -147,6 +147,7 @@ def test_what_an_import_seeds_stays_seeded(cold: Any, site: Path, until: Any) ->
 
 
 MISBEHAVED = {
+    "import subprocess; subprocess.run(['pwd'], stdout=subprocess.DEVNULL)": "starts a process",
     "import os; os.write(2, b'hello')": "changes the printed output",
     "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()": "starts a thread",
     "import random; random.seed(5)": "seeds random numbers",

@@ -100,6 +100,16 @@ def test_what_comes_where_imports_looked_is_a_change(look: str, site: Path) -> N
     assert found.changed().startswith(str(site / "settings"))
 
 
+@pytest.mark.parametrize("read", ["pkgutil.get_data('looked_at', 'rc')", "os.close(os.open(path, os.O_RDONLY))"])
+def test_what_imports_read_without_open_is_a_change(read: str, site: Path) -> None:
+    (site / "looked_at.py").write_text(f"import os, pkgutil\npath = {str(site / 'rc')!r}\n{read}\n")
+    (site / "rc").write_text("1")
+    found = watched(site, "looked_at").verdict
+    assert found.changed() == ""
+    (site / "rc").write_text("22")
+    assert found.changed() == f"{site / 'rc'} has changed since it was imported"
+
+
 def test_a_path_of_the_working_folder_for_which_imports_looked(site: Path) -> None:
     (site / "looked_at.py").write_text("import pathlib\npathlib.Path('rc').exists()\n")
     found = watched(site, "looked_at").verdict
