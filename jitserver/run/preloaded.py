@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
-from jitclient.capture.user_code.installed import OWN_PACKAGES, stored
+from jitclient.capture.user_code.installed import OWN_PACKAGES, HidesModules, stored
 from jitclient.jaxside import interop
 from jitserver.run import fast_exit
 from jitserver.run.additions import AuditHooks, Finders, Loggers, add_filter
@@ -28,7 +28,7 @@ _PART_OF_PYTHON = ("built-in", "frozen")
 _NATIVE = tuple(importlib.machinery.EXTENSION_SUFFIXES)
 
 
-class Preloaded:
+class Preloaded(HidesModules):
     """Modules that this process has imported in advance, and the finder of their imports by the program.
 
     Attributes:

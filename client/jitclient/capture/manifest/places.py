@@ -72,12 +72,6 @@ def is_package(module: object) -> bool:
     return package_of(top) is not None and not is_user_module(module)
 
 
-def is_hidden(module: str) -> bool:
-    """Return whether the helper of `jitserver run` has imported a module, and the program has not."""
-    helpers = (finder for finder in sys.meta_path if type(finder).__module__ == "jitserver.run.preloaded")
-    return module not in sys.modules and any(module in helper for helper in helpers)  # type: ignore[operator]
-
-
 @functools.cache
 def is_foundation(module: object) -> bool:
     """Return whether a module belongs to JAX, to a package that JAX depends on, or to the standard library."""

@@ -28,7 +28,6 @@ from jitclient.capture.manifest.places import (
     attribute,
     fields_of,
     is_foundation,
-    is_hidden,
     is_of_python,
     is_package,
     is_users,
@@ -37,7 +36,7 @@ from jitclient.capture.manifest.places import (
     name_of,
     slots_of,
 )
-from jitclient.capture.user_code.installed import OWN_PACKAGES
+from jitclient.capture.user_code.installed import OWN_PACKAGES, is_hidden
 from jitclient.capture.user_code.names import MISSING
 from jitclient.capture.user_code.registry import nodes_by_hand
 from jitclient.core.digests import digest

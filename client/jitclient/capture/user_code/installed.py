@@ -160,3 +160,17 @@ def _is_editable(metadata: Path) -> bool:
         return bool(about["dir_info"]["editable"])
     except (OSError, ValueError, KeyError, TypeError):
         return False
+
+
+class HidesModules:
+    """Base class of finders that have modules which were imported before the program imports them."""
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether a module is hidden."""
+        raise NotImplementedError
+
+
+def is_hidden(module: str) -> bool:
+    """Return whether this process has imported a module, and the program has not, as under `jitserver run`."""
+    hiding = (finder for finder in sys.meta_path if isinstance(finder, HidesModules))
+    return module not in sys.modules and any(module in finder for finder in hiding)
